@@ -5,18 +5,19 @@
 //   AutoExtendOptions BACKEND_DEFAULTS BACKEND_LIMITS BackendCapabilities BackendLockOptions
 //   BackendTransport BoundLock Claim Claims ClosableLock CommonBackendOptions DecoratedAcquireResult
 //   DiagnosticsMessage DisposableLockHandle ExtendResult FENCE_THRESHOLDS Fence FencingCapabilities
-//   FirestoreGuard FirestoreTransaction GrantedLock GuardQuery HashId HeldLock HeldLocks HeldSlot
-//   KeyLookup KeyOp LOCK_DEFAULTS LeadOptions Leadership LockBackend LockBackendLike LockConfig
-//   LockConfigOf LockError LockErrorCode LockErrorContext LockEvent LockHandle LockInfo
-//   LockInfoDebug LockMethod LockOp LockSet LocksHandle LocksOp LookupOptions MAX_KEY_LENGTH_BYTES
-//   OnLeadError OnLost OnReleaseError OnceMethod OnceOptions OnceResult OwnershipLookup
-//   PostgresGuard PostgresTransaction RESERVE_BYTES RawLockData RedisEvalOptions RedisGuard
-//   RedisReply ReleaseAllOptions ReleaseAllResult ReleaseResult SlotClaim SlotHandle StoreMembers
-//   SyncGuardBackend TIME_TOLERANCE_MS TelemetryOptions acquireHandle calculateRedisServerTimeMs
-//   createFirestoreBackend createPostgresBackend createRedisBackend createSqliteBackend
-//   decorateAcquireResult generateLockId getById getByIdRaw getByKey getByKeyRaw hasFence hashKey
-//   isLive lead lock makeStorageKey normalizeAndValidateKey once owns sanitizeLockInfo
-//   setDefaultBackend validateLockId withTelemetry
+//   FirestoreDone FirestoreGuard FirestoreTransaction GrantedLock GuardQuery HashId HeldLock
+//   HeldLocks HeldSlot KeyLookup KeyOp LOCK_DEFAULTS LeadOptions Leadership LockBackend
+//   LockBackendLike LockConfig LockConfigOf LockError LockErrorCode LockErrorContext LockEvent
+//   LockHandle LockInfo LockInfoDebug LockMethod LockOp LockSet LocksHandle LocksOp LookupOptions
+//   MAX_KEY_LENGTH_BYTES OnLeadError OnLost OnReleaseError OnceHandle OnceMethod OnceOptions
+//   OnceResult OwnershipLookup PostgresDone PostgresGuard PostgresTransaction RESERVE_BYTES
+//   RawLockData RedisEvalOptions RedisGuard RedisReply ReleaseAllOptions ReleaseAllResult
+//   ReleaseResult SlotClaim SlotHandle StoreMembers SyncGuardBackend TIME_TOLERANCE_MS
+//   TelemetryOptions acquireHandle calculateRedisServerTimeMs createFirestoreBackend
+//   createPostgresBackend createRedisBackend createSqliteBackend decorateAcquireResult
+//   generateLockId getById getByIdRaw getByKey getByKeyRaw hasFence hashKey isLive lead lock
+//   makeStorageKey normalizeAndValidateKey once owns sanitizeLockInfo setDefaultBackend
+//   validateLockId withTelemetry
 //
 // syncguard/common
 //   AcquireOk AcquireResult AcquisitionOptions AcquisitionPolicy AsyncLock AutoExtend
@@ -27,12 +28,12 @@
 //   LeadOptions Leadership LockBackend LockBackendLike LockConfig LockError LockErrorCode
 //   LockErrorContext LockEvent LockHandle LockInfo LockInfoDebug LockOp LookupOptions
 //   MAX_KEY_LENGTH_BYTES MutationCondition MutationReason MutationResult OnLeadError OnLost
-//   OnReleaseError OnceMethod OnceOptions OnceResult OwnershipLookup RESERVE_BYTES RawIdentifiers
-//   RawLockData ReleaseAllOptions ReleaseAllResult ReleaseResult SyncGuardBackend TIME_TOLERANCE_MS
-//   TelemetryOptions acquireHandle attachRawData calculateRedisServerTimeMs checkAborted
-//   createAutoLock createDisposableHandle decorateAcquireResult delay formatFence generateLockId
-//   getById getByIdRaw getByKey getByKeyRaw hasFence hashKey isLive lead lock logFenceWarning
-//   makeStorageKey mapBackendObservation mapFirestoreConditions mapRedisScriptResult
+//   OnReleaseError OnceHandle OnceMethod OnceOptions OnceResult OwnershipLookup RESERVE_BYTES
+//   RawIdentifiers RawLockData ReleaseAllOptions ReleaseAllResult ReleaseResult SyncGuardBackend
+//   TIME_TOLERANCE_MS TelemetryOptions acquireHandle attachRawData calculateRedisServerTimeMs
+//   checkAborted createAutoLock createDisposableHandle decorateAcquireResult delay formatFence
+//   generateLockId getById getByIdRaw getByKey getByKeyRaw hasFence hashKey isLive lead lock
+//   logFenceWarning makeStorageKey mapBackendObservation mapFirestoreConditions mapRedisScriptResult
 //   mapToMutationResult mergeAcquisitionConfig mergeBackendConfig normalizeAndValidateKey once owns
 //   sanitizeLockInfo setDefaultBackend validateLockId withTelemetry
 //
@@ -42,12 +43,12 @@
 //
 // syncguard/postgres
 //   GuardQuery PgClient PostgresBackendOptions PostgresCapabilities PostgresClient PostgresConfig
-//   PostgresConnectionOptions PostgresGuard PostgresJsClient PostgresSchemaOptions
+//   PostgresConnectionOptions PostgresDone PostgresGuard PostgresJsClient PostgresSchemaOptions
 //   PostgresSslOptions PostgresTransaction createLock createPostgresBackend setupSchema
 //
 // syncguard/firestore
 //   FirestoreBackendOptions FirestoreCapabilities FirestoreClient FirestoreConfig
-//   FirestoreConnectionOptions FirestoreGuard FirestoreTransaction LockDocument
+//   FirestoreConnectionOptions FirestoreDone FirestoreGuard FirestoreTransaction LockDocument
 //   createFirestoreBackend createLock
 //
 // syncguard/sqlite
@@ -520,6 +521,8 @@ type HeldLock<C extends BackendCapabilities = FencingCapabilities> = AsyncLock<C
 };
 /** What the locks of a store can do besides. */
 type StoreMembers<C extends BackendCapabilities> = C extends Record<"backend", "postgres"> ? PostgresGuard : C extends Record<"backend", "firestore"> ? FirestoreGuard : C extends Record<"backend", "redis"> ? RedisGuard : unknown;
+/** What the lock of `once()` can do besides, on a store where the work can be done in one transaction with the note that it is. */
+type OnceMembers<C extends BackendCapabilities> = C extends Record<"backend", "postgres"> ? PostgresDone : C extends Record<"backend", "firestore"> ? FirestoreDone : unknown;
 /** What locks in PostgreSQL can do besides. The functions need no `this` and may be destructured. */
 interface PostgresGuard {
     /**
@@ -566,6 +569,50 @@ interface PostgresGuard {
      */
     readonly guardQuery: () => GuardQuery;
 }
+/** What the lock of `once()` in PostgreSQL can do besides. The functions need no `this` and may be destructured. */
+interface PostgresDone {
+    /**
+     * As {@link PostgresGuard.guard}, and stores in your transaction that the period is done: if the transaction is committed, it is, and
+     * never again; else nothing of either is there. So what the transaction writes is done exactly once.
+     *
+     * Call it last: who wants the lock when its time is over waits from then on until the transaction ends. Then let the function
+     * end, which frees the lock.
+     *
+     * @param tx - as for {@link PostgresGuard.guard}
+     * @throws LockError as {@link PostgresGuard.guard}; `InvalidArgument` also if the table of fence counters has no columns for it
+     * @example
+     * ```ts
+     * import postgres from "postgres";
+     * import { createPostgresBackend } from "syncguard/postgres";
+     *
+     * const sql = postgres("postgres://app:secret@localhost/app");
+     * const backend = createPostgresBackend(sql);
+     * await backend.once("interest", { due: "2026-11" }, async ({ done }) => {
+     *   await sql.begin(async (tx) => {
+     *     await tx`UPDATE accounts SET balance = balance * 1.01`;
+     *     await done(tx);
+     *   });
+     * });
+     * ```
+     */
+    readonly done: (tx: PostgresTransaction) => Promise<void>;
+    /**
+     * The statement of {@link PostgresDone.done}, for clients that it does not know: run it in your transaction, after its writes.
+     *
+     * @throws LockError `LockLost` if it is known already
+     * @example
+     * ```ts
+     * import { createPostgresBackend } from "syncguard/postgres";
+     *
+     * const backend = createPostgresBackend("postgres://app:secret@localhost/app");
+     * await backend.once("interest", { due: "2026-11" }, ({ doneQuery }) => {
+     *   const { text, values } = doneQuery();
+     *   console.log(text, values); // for Prisma: tx.$queryRawUnsafe(text, ...values)
+     * });
+     * ```
+     */
+    readonly doneQuery: () => GuardQuery;
+}
 /** A statement for a transaction of yours. */
 interface GuardQuery {
     /** The SQL, with `$1` … for the values. */
@@ -611,6 +658,33 @@ interface FirestoreGuard {
      * ```
      */
     readonly guard: (tx: FirestoreTransaction) => Promise<void>;
+}
+/** What the lock of `once()` in Firestore can do besides. The function needs no `this` and may be destructured. */
+interface FirestoreDone {
+    /**
+     * As {@link FirestoreGuard.guard}, and stores in your transaction that the period is done: if the transaction is committed, it is, and
+     * never again; else nothing of either is there. So what the transaction writes is done exactly once.
+     *
+     * It reads and writes, so call it after your reads and before your writes. Then let the function end, which frees the lock.
+     *
+     * @param tx - a `Transaction` of `@google-cloud/firestore`
+     * @throws LockError as {@link FirestoreGuard.guard}
+     * @example
+     * ```ts
+     * import { Firestore } from "@google-cloud/firestore";
+     * import { createFirestoreBackend } from "syncguard/firestore";
+     *
+     * const db = new Firestore();
+     * const backend = createFirestoreBackend(db);
+     * await backend.once("report", { due: "2026-11" }, async ({ done }) => {
+     *   await db.runTransaction(async (tx) => {
+     *     await done(tx);
+     *     tx.set(db.doc("reports/2026-11"), { sum: 42 });
+     *   });
+     * });
+     * ```
+     */
+    readonly done: (tx: FirestoreTransaction) => Promise<void>;
 }
 /** A `Transaction` of `@google-cloud/firestore`. */
 interface FirestoreTransaction {
@@ -751,6 +825,8 @@ type LockHandle<C extends BackendCapabilities = FencingCapabilities> = LockHandl
      */
     readonly signal: AbortSignal;
 };
+/** The handle that `once()` passes to its function. */
+type OnceHandle<C extends BackendCapabilities = FencingCapabilities> = LockHandle<C> & OnceMembers<C>;
 /** What the handles of callbacks have in common. */
 type LockHandleMembers<C extends BackendCapabilities = FencingCapabilities> = {
     /** The key as given. */
@@ -994,7 +1070,7 @@ type LockMethod<C extends BackendCapabilities = FencingCapabilities> = {
     (claims: Claims | Required<Claim>, options?: BackendLockOptions): Promise<HeldLocks<C>>;
 };
 /** `once()` of a backend of this package. */
-type OnceMethod<C extends BackendCapabilities = FencingCapabilities> = <T>(key: string, options: OnceOptions, fn: (handle: LockHandle<C>) => Promise<T> | T) => Promise<OnceResult<T>>;
+type OnceMethod<C extends BackendCapabilities = FencingCapabilities> = <T>(key: string, options: OnceOptions, fn: (handle: OnceHandle<C>) => Promise<T> | T) => Promise<OnceResult<T>>;
 /** A backend of this package: a {@link LockBackend} with more methods. All of them have fencing tokens. */
 interface SyncGuardBackend<C extends BackendCapabilities = FencingCapabilities> extends LockBackend<C> {
     /** Which way operations take to the server, and why. Absent on backends that need no server. */
@@ -1111,7 +1187,8 @@ interface SyncGuardBackend<C extends BackendCapabilities = FencingCapabilities> 
      * all processes. Once `fn` has ended well, the period is stored as done in the step that releases the lock. Where `fn` throws, or
      * its process dies, it stays open, and whoever comes next does it. Asks once and does not wait.
      *
-     * At least once: if a process dies after its last effect, or loses its lock there, another one does it again.
+     * At least once: if a process dies after its last effect, or loses its lock there, another one does it again. Exactly once, where
+     * `fn` writes in a transaction of the store, and calls `done(tx)` of its handle in it.
      *
      * @returns `{ ran: true, value }`, or `{ ran: false, reason }`: it was `"done"` before, or somebody else is `"running"`
      * @throws LockError `LockLost` if the lock was lost before it was done: then nothing is stored; `InvalidArgument` that names the
@@ -1414,6 +1491,11 @@ declare function lock<T>(fn: (handle: SlotHandle) => Promise<T> | T, config: Loc
  */
 declare function lock<T>(fn: (handle: LocksHandle) => Promise<T> | T, config: LockConfigOf<Claims | Required<Claim>>): Promise<T>;
 
+/** Something that is to be done once for each period. */
+
+/** The function of `once()`. */
+type OnceWork<T, C extends BackendCapabilities> = (handle: OnceHandle<C>) => Promise<T> | T;
+
 /**
  * As `backend.once()`: runs `fn` once for each period, by whoever comes first.
  *
@@ -1432,7 +1514,7 @@ declare function lock<T>(fn: (handle: LocksHandle) => Promise<T> | T, config: Lo
  * await once(backend, "migration", { due: 42 }, ({ fence }) => console.log("to version 42 under fence", fence));
  * ```
  */
-declare function once<T, C extends BackendCapabilities = BackendCapabilities>(backend: LockBackendLike<C>, key: string, options: OnceOptions, fn: (handle: LockHandle<C>) => Promise<T> | T): Promise<OnceResult<T>>;
+declare function once<T, C extends BackendCapabilities = BackendCapabilities>(backend: LockBackendLike<C>, key: string, options: OnceOptions, fn: OnceWork<T, C>): Promise<OnceResult<T>>;
 /**
  * On the default backend, as that of `lock()`.
  *
@@ -1443,7 +1525,7 @@ declare function once<T, C extends BackendCapabilities = BackendCapabilities>(ba
  * await once("nightly-report", { due: "2026-11-24" }, () => console.log("writing the report"));
  * ```
  */
-declare function once<T>(key: string, options: OnceOptions, fn: (handle: LockHandle) => Promise<T> | T): Promise<OnceResult<T>>;
+declare function once<T>(key: string, options: OnceOptions, fn: OnceWork<T, FencingCapabilities>): Promise<OnceResult<T>>;
 
 /** The public types of the Firestore backend. */
 
@@ -2608,6 +2690,7 @@ type postgres_PostgresCapabilities = PostgresCapabilities;
 type postgres_PostgresClient = PostgresClient;
 type postgres_PostgresConfig = PostgresConfig;
 type postgres_PostgresConnectionOptions = PostgresConnectionOptions;
+type postgres_PostgresDone = PostgresDone;
 type postgres_PostgresGuard = PostgresGuard;
 type postgres_PostgresJsClient = PostgresJsClient;
 type postgres_PostgresSchemaOptions = PostgresSchemaOptions;
@@ -2617,7 +2700,7 @@ declare const postgres_createPostgresBackend: typeof createPostgresBackend;
 declare const postgres_setupSchema: typeof setupSchema;
 declare namespace postgres {
   export { createLock$2 as createLock, postgres_createPostgresBackend as createPostgresBackend, postgres_setupSchema as setupSchema };
-  export type { postgres_GuardQuery as GuardQuery, postgres_PgClient as PgClient, postgres_PostgresBackendOptions as PostgresBackendOptions, postgres_PostgresCapabilities as PostgresCapabilities, postgres_PostgresClient as PostgresClient, postgres_PostgresConfig as PostgresConfig, postgres_PostgresConnectionOptions as PostgresConnectionOptions, postgres_PostgresGuard as PostgresGuard, postgres_PostgresJsClient as PostgresJsClient, postgres_PostgresSchemaOptions as PostgresSchemaOptions, postgres_PostgresSslOptions as PostgresSslOptions, postgres_PostgresTransaction as PostgresTransaction };
+  export type { postgres_GuardQuery as GuardQuery, postgres_PgClient as PgClient, postgres_PostgresBackendOptions as PostgresBackendOptions, postgres_PostgresCapabilities as PostgresCapabilities, postgres_PostgresClient as PostgresClient, postgres_PostgresConfig as PostgresConfig, postgres_PostgresConnectionOptions as PostgresConnectionOptions, postgres_PostgresDone as PostgresDone, postgres_PostgresGuard as PostgresGuard, postgres_PostgresJsClient as PostgresJsClient, postgres_PostgresSchemaOptions as PostgresSchemaOptions, postgres_PostgresSslOptions as PostgresSslOptions, postgres_PostgresTransaction as PostgresTransaction };
 }
 
 /** `syncguard/firestore` */
@@ -2643,13 +2726,14 @@ type firestore_FirestoreCapabilities = FirestoreCapabilities;
 type firestore_FirestoreClient = FirestoreClient;
 type firestore_FirestoreConfig = FirestoreConfig;
 type firestore_FirestoreConnectionOptions = FirestoreConnectionOptions;
+type firestore_FirestoreDone = FirestoreDone;
 type firestore_FirestoreGuard = FirestoreGuard;
 type firestore_FirestoreTransaction = FirestoreTransaction;
 type firestore_LockDocument = LockDocument;
 declare const firestore_createFirestoreBackend: typeof createFirestoreBackend;
 declare namespace firestore {
   export { firestore_createFirestoreBackend as createFirestoreBackend, createLock$1 as createLock };
-  export type { firestore_FirestoreBackendOptions as FirestoreBackendOptions, firestore_FirestoreCapabilities as FirestoreCapabilities, firestore_FirestoreClient as FirestoreClient, firestore_FirestoreConfig as FirestoreConfig, firestore_FirestoreConnectionOptions as FirestoreConnectionOptions, firestore_FirestoreGuard as FirestoreGuard, firestore_FirestoreTransaction as FirestoreTransaction, firestore_LockDocument as LockDocument };
+  export type { firestore_FirestoreBackendOptions as FirestoreBackendOptions, firestore_FirestoreCapabilities as FirestoreCapabilities, firestore_FirestoreClient as FirestoreClient, firestore_FirestoreConfig as FirestoreConfig, firestore_FirestoreConnectionOptions as FirestoreConnectionOptions, firestore_FirestoreDone as FirestoreDone, firestore_FirestoreGuard as FirestoreGuard, firestore_FirestoreTransaction as FirestoreTransaction, firestore_LockDocument as LockDocument };
 }
 
 /** `syncguard/sqlite` */
@@ -3569,4 +3653,4 @@ declare namespace otel {
 }
 
 export { BACKEND_DEFAULTS, BACKEND_LIMITS, FAILURE_REASON, FENCE_THRESHOLDS, LOCK_DEFAULTS, LockError, MAX_KEY_LENGTH_BYTES, RESERVE_BYTES, TIME_TOLERANCE_MS, acquireHandle, attachRawData, calculateRedisServerTimeMs, checkAborted, createAutoLock, createDisposableHandle, createFirestoreBackend, createPostgresBackend, createRedisBackend, createSqliteBackend, decorateAcquireResult, delay, firestore, formatFence, forrst, generateLockId, getById, getByIdRaw, getByKey, getByKeyRaw, hasFence, hashKey, isLive, lead, lock, logFenceWarning, makeStorageKey, mapBackendObservation, mapFirestoreConditions, mapRedisScriptResult, mapToMutationResult, mergeAcquisitionConfig, mergeBackendConfig, normalizeAndValidateKey, once, otel, owns, postgres, redis, redlock, sanitizeLockInfo, setDefaultBackend, sqlite, testing, validateLockId, withTelemetry };
-export type { AcquireMethod, AcquireOk, AcquireOptions, AcquireResult, AcquisitionOptions, AcquisitionPolicy, AsyncLock, AutoExtend, AutoExtendOptions, BackendCapabilities, BackendConfig, BackendLockOptions, BackendTransport, BoundLock, Claim, Claims, ClosableLock, CommonBackendOptions, DecoratedAcquireResult, DiagnosticsMessage, DisposableLockHandle, ExtendResult, Fence, FencingCapabilities, FirestoreGuard, FirestoreTransaction, GrantedLock, GuardQuery, HashId, HeldLock, HeldLocks, HeldSlot, KeyLookup, KeyOp, LeadOptions, Leadership, LockBackend, LockBackendLike, LockConfig, LockConfigOf, LockErrorCode, LockErrorContext, LockEvent, LockHandle, LockInfo, LockInfoDebug, LockMethod, LockOp, LockSet, LocksHandle, LocksOp, LookupOptions, MutationCondition, MutationReason, MutationResult, OnLeadError, OnLost, OnReleaseError, OnceMethod, OnceOptions, OnceResult, OwnershipLookup, PostgresGuard, PostgresTransaction, RawIdentifiers, RawLockData, RedisEvalOptions, RedisGuard, RedisReply, ReleaseAllOptions, ReleaseAllResult, ReleaseResult, SlotClaim, SlotHandle, StoreMembers, SyncGuardBackend, TelemetryOptions };
+export type { AcquireMethod, AcquireOk, AcquireOptions, AcquireResult, AcquisitionOptions, AcquisitionPolicy, AsyncLock, AutoExtend, AutoExtendOptions, BackendCapabilities, BackendConfig, BackendLockOptions, BackendTransport, BoundLock, Claim, Claims, ClosableLock, CommonBackendOptions, DecoratedAcquireResult, DiagnosticsMessage, DisposableLockHandle, ExtendResult, Fence, FencingCapabilities, FirestoreDone, FirestoreGuard, FirestoreTransaction, GrantedLock, GuardQuery, HashId, HeldLock, HeldLocks, HeldSlot, KeyLookup, KeyOp, LeadOptions, Leadership, LockBackend, LockBackendLike, LockConfig, LockConfigOf, LockErrorCode, LockErrorContext, LockEvent, LockHandle, LockInfo, LockInfoDebug, LockMethod, LockOp, LockSet, LocksHandle, LocksOp, LookupOptions, MutationCondition, MutationReason, MutationResult, OnLeadError, OnLost, OnReleaseError, OnceHandle, OnceMethod, OnceOptions, OnceResult, OwnershipLookup, PostgresDone, PostgresGuard, PostgresTransaction, RawIdentifiers, RawLockData, RedisEvalOptions, RedisGuard, RedisReply, ReleaseAllOptions, ReleaseAllResult, ReleaseResult, SlotClaim, SlotHandle, StoreMembers, SyncGuardBackend, TelemetryOptions };

@@ -32,6 +32,7 @@ const suites = {
     load: () => import("./firestore/suite.mjs"),
     knows: ["runs", "seconds", "against"],
   },
+  guards: { load: () => import("./postgres/guards.mjs"), knows: ["runs"] },
   holding: { load: () => import("./holding/suite.mjs"), knows: ["seconds", "locks"] },
   import: { load: () => import("./import/suite.mjs"), knows: ["runs", "seconds", "against"] },
   postgres: { load: () => import("./postgres/suite.mjs"), knows: ["runs", "seconds", "against"] },

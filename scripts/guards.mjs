@@ -3,6 +3,7 @@
 
 import { startServer as startFirestore } from "../bench/firestore/server.mjs";
 import { startServer as startPostgres, USER } from "../bench/postgres/server.mjs";
+import { startServer as startRedis } from "../bench/redis/server.mjs";
 import { addUnderLocks } from "../verify/guards/run.mjs";
 import { build } from "./lib/build.mjs";
 import { main } from "./lib/run.mjs";
@@ -16,6 +17,10 @@ const STORES = {
   firestore: async () => {
     const server = await startFirestore();
     return { at: server.host, stop: server.stop };
+  },
+  redis: async () => {
+    const server = await startRedis();
+    return { at: `redis://127.0.0.1:${server.port}`, stop: server.stop };
   },
 };
 

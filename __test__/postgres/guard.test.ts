@@ -300,6 +300,30 @@ describe("what cannot be guarded", () => {
     expect(held.signal.aborted).toBe(false);
   });
 
+  test("is a lock whose index was dropped, or made anew in another form, after it was guarded in the session", async () => {
+    const tables = { tableName: "kept_locks", fenceTableName: "kept_fences" };
+    await setupSchema(server.socketUrl, tables);
+    const kept = createPostgresBackend(server.socketUrl, tables);
+    onTestFinished(() => kept.close());
+    const session = connect({ max: 1 });
+    onTestFinished(() => session.end());
+    const held = await kept.lock(newKey());
+    const guard = (): Promise<unknown> => session.begin((tx) => held.guard(tx));
+    const make = (how: string): Promise<unknown> =>
+      sql.unsafe(`CREATE ${how} INDEX idx_kept_locks_lock_id ON kept_locks (lock_id)`);
+    await guard();
+    await guard();
+    await sql`DROP INDEX idx_kept_locks_lock_id`;
+    await lockError(guard(), "InvalidArgument");
+    await make("");
+    await lockError(guard(), "InvalidArgument");
+    await sql`DROP INDEX idx_kept_locks_lock_id`;
+    await make("UNIQUE");
+    await guard();
+    await sql`REINDEX INDEX CONCURRENTLY idx_kept_locks_lock_id`;
+    await guard();
+  });
+
   test("errors that are none of the guard's are the client's own", async () => {
     const held = await backend.lock(newKey());
     let error: unknown;

@@ -5,6 +5,7 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import * as check from "../../verify/guards/run.mjs";
 import { startEmulator } from "../support/firestore";
 import { startPostgres } from "../support/postgres";
+import { startRedis } from "../support/redis";
 
 type Found = Record<"committed" | "refused" | "stopped" | "lost" | "twice" | "miscounted", number>;
 type Where = { at: string; stop: () => Promise<void> };
@@ -17,6 +18,10 @@ const STORES: Record<string, () => Promise<Where>> = {
   firestore: async () => {
     const emulator = await startEmulator();
     return { at: emulator.host, stop: emulator.stop };
+  },
+  redis: async () => {
+    const server = await startRedis();
+    return { at: server.url, stop: server.stop };
   },
 };
 

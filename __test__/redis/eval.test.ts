@@ -300,7 +300,7 @@ describe("eval()", () => {
     expect(error.message).toContain(message);
   });
 
-  test("is refused by other stores, and for locks of others' backends", async () => {
+  test("is there on Redis alone, also on handles that were made of others and spread", async () => {
     const key = newKey();
     const sqlite = createSqliteBackend(":memory:");
     onTestFinished(sqlite.close);
@@ -309,21 +309,30 @@ describe("eval()", () => {
     const result = await redis.acquire({ key, ttlMs: 60_000 });
     if (!result.ok) throw new Error("locked");
     const { lockId, fence, expiresAtMs } = result;
-    const foreign = { ...redis };
     const copy = {
       ok: true as const,
       lockId: lockId.split("").reverse().join(""),
       fence,
       expiresAtMs,
     };
-    for (const [held, words] of [
-      [await sqlite.lock(key), "this store runs no scripts: eval() is for locks in Redis"],
-      [await createTestBackend().lock(key), "eval() needs a lock of a Redis backend"],
-      [createDisposableHandle(foreign, copy, key), "eval() needs a lock of a Redis backend"],
-    ] as const) {
-      const error = await lockError((held as unknown as RedisGuard).eval("return 1"));
-      expect(error.code).toBe("InvalidArgument");
-      expect(error.message).toContain(words);
+    for (const held of [
+      await sqlite.lock(key),
+      await createTestBackend().lock(key),
+      createDisposableHandle({ ...redis }, copy, key),
+    ]) {
+      const others = held as unknown as { eval: () => Promise<never>; guard: () => Promise<never> };
+      const error = await lockError(others.eval());
+      expect(error).toMatchObject({ code: "InvalidArgument" });
+      expect(error.message).toBe("eval() is for locks in Redis");
+      expect((await lockError(others.guard())).message).toContain("PostgreSQL and Firestore");
+    }
+    const again = createDisposableHandle(
+      redis,
+      { ok: true as const, lockId, fence, expiresAtMs },
+      key,
+    );
+    for (const held of [result, { ...result }, again]) {
+      expect(await (held as unknown as RedisGuard).eval("return 1")).toBe(1);
     }
     await result.release();
   });

@@ -77,6 +77,7 @@ export type {
   LockInfoDebug,
   LockOp,
   OnLeadError,
+  OnceHandle,
   OnceMethod,
   OnceOptions,
   OnceResult,

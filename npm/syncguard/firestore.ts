@@ -11,9 +11,15 @@ import type {
   LockDocument,
 } from "./firestore/types.js";
 import { createOwnLock } from "./lock/lock.js";
-import type { ClosableLock, FirestoreGuard, FirestoreTransaction } from "./lock/types.js";
+import type {
+  ClosableLock,
+  FirestoreDone,
+  FirestoreGuard,
+  FirestoreTransaction,
+} from "./lock/types.js";
 
 export {
+  type FirestoreDone,
   type FirestoreGuard,
   type FirestoreTransaction,
   createFirestoreBackend,

@@ -2,7 +2,13 @@
 
 import "./native/required.js";
 import { createOwnLock } from "./lock/lock.js";
-import type { ClosableLock, GuardQuery, PostgresGuard, PostgresTransaction } from "./lock/types.js";
+import type {
+  ClosableLock,
+  GuardQuery,
+  PostgresDone,
+  PostgresGuard,
+  PostgresTransaction,
+} from "./lock/types.js";
 import { createPostgresBackend, setupSchema } from "./postgres/backend.js";
 import type {
   PgClient,
@@ -18,6 +24,7 @@ import type {
 
 export {
   type GuardQuery,
+  type PostgresDone,
   type PostgresGuard,
   type PostgresTransaction,
   createPostgresBackend,

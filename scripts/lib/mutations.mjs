@@ -335,8 +335,39 @@ DELETE FROM {locks} AS lock WHERE lock_id = $1`,
     "postgres",
     "without_the_unique_index_nothing_is_guarded",
     mutation("postgres-guard-index", "postgres", "A guard does not look for its index.", [
-      ["postgres/operations/guard.sql", ") IS NOT TRUE", ") IS NULL AND false"],
+      ["postgres/operations/guard.rs", '      ) IS NULL";', '      ) IS NULL AND false";'],
     ]),
+  ),
+  tested(
+    "postgres",
+    "what_is_done_is_stored_with_the_transaction_or_not_at_all",
+    mutation(
+      "postgres-done-unlocked",
+      "postgres",
+      "What is done is stored, and the lock not kept.",
+      [["postgres/operations/guard_done.sql", "    FOR KEY SHARE\n", ""]],
+    ),
+  ),
+  tested(
+    "postgres",
+    "a_stale_holder_stores_nothing_in_a_transaction",
+    mutation("postgres-done-expired", "postgres", "What is done is stored after the lock's time.", [
+      [
+        "postgres/operations/guard_done.sql",
+        "WHERE expires_at_ms >",
+        "WHERE expires_at_ms IS NOT NULL OR 0 >",
+      ],
+    ]),
+  ),
+  tested(
+    "postgres",
+    "what_was_committed_is_done_though_the_lock_is_lost",
+    mutation(
+      "postgres-done-forgotten",
+      "postgres",
+      "What was stored in a transaction does not count once the lock is gone.",
+      [["guard.rs", "if may_be_done || !self.state.is_lost()", "if !self.state.is_lost()"]],
+    ),
   ),
   tested(
     "postgres",

@@ -1,14 +1,18 @@
 // The stores of run.mjs: a sum and a list for each key, and locks beside them.
 
 import { Firestore } from "@google-cloud/firestore";
+import { Redis } from "ioredis";
 import postgres from "postgres";
 import { createFirestoreBackend } from "syncguard/firestore";
 import { createPostgresBackend, setupSchema } from "syncguard/postgres";
+import { createRedisBackend } from "syncguard/redis";
 
 /** Opens the sums and the backend. `add` pauses before it reads, before it writes or after that, as `where` says. */
 export async function openStore({ name, at }) {
-  return name === "postgres" ? openPostgres(at) : openFirestore(at);
+  return STORES[name](at);
 }
+
+const STORES = { postgres: openPostgres, firestore: openFirestore, redis: openRedis };
 
 function openPostgres(url) {
   const sql = postgres(url, { max: 1, onnotice: () => undefined });
@@ -72,6 +76,38 @@ function openFirestore(host) {
     async close() {
       await backend.close();
       await db.terminate();
+    },
+  };
+}
+
+/** Here a script takes the place of a transaction, and the check is made in one step with it. */
+function openRedis(url) {
+  const redis = new Redis(url);
+  const backend = createRedisBackend(url);
+  const write = "redis.call('SET', KEYS[1], ARGV[1]) redis.call('SET', KEYS[2], ARGV[2])";
+  const names = (key) => [`n:${key}`, `items:${key}`];
+  const split = (items) => items.split(" ").filter(Boolean);
+  return {
+    backend,
+    async prepare(keys) {
+      for (const key of keys) await redis.mset(names(key).flatMap((name, at) => [name, at === 0 ? 0 : ""]));
+    },
+    async add(held, key, item, { guarded, pause, where }) {
+      if (where === 0) await pause();
+      const [n, items] = await redis.mget(names(key));
+      if (where === 1) await pause();
+      const values = [Number(n) + 1, `${items} ${item}`];
+      if (guarded) await held.eval(write, { keys: names(key), arguments: values });
+      else await redis.eval(write, 2, ...names(key), ...values);
+      if (where === 2) await pause();
+    },
+    async read(key) {
+      const [n, items] = await redis.mget(names(key));
+      return { n: Number(n), items: split(items) };
+    },
+    async close() {
+      await backend.close();
+      redis.disconnect();
     },
   };
 }

@@ -89,7 +89,7 @@ function wrongClock(aheadMs) {
 
 /** How often each period of each job was done; those that count are the first `periods` of each. */
 function countOf(notes, { rule, jobs, periods }) {
-  const counts = { begun: new Map(), ended: new Map(), stored: new Map() };
+  const counts = { begun: new Map(), ended: new Map(), stored: new Map(), found: new Map() };
   const failures = {};
   for (const line of notes.split("\n").filter(Boolean)) {
     const [what, job, period] = line.split(" ");
@@ -108,7 +108,9 @@ function countOf(notes, { rule, jobs, periods }) {
     /** Whose function has run to its end more than once. */
     endedTwice: twice(counts.ended),
     twice: twice(done),
-    missed: jobs * periods - done.size,
+    missed: jobs * periods - new Set([...done.keys(), ...counts.found.keys()]).size,
+    /** Found done by others, because the one that has stored it was killed before it could say so. */
+    foundOnly: [...counts.found.keys()].filter((key) => !done.has(key)).length,
     failures,
   };
 }

@@ -12,6 +12,8 @@ export const RULES = {
     async ask(job, period) {
       const run = await backend.once(`job:${job}`, { due: period, ttlMs: 500 }, work(job, period));
       if (run.ran) note("stored", job, period);
+      // Perhaps by one that was killed before it could note that.
+      else if (run.lastDue === String(period)) note("found", job, period);
       return run.ran || run.reason === "done";
     },
   }),

@@ -1,7 +1,7 @@
-//! Guards in transactions of tokio-postgres.
+//! Guards, and what is done once, in transactions of tokio-postgres.
 
 use syncguard::postgres::check_failure;
-use syncguard::{Error, ErrorKind, LockGuard};
+use syncguard::{Error, ErrorKind, LockCheck, LockGuard, OnceGuard};
 use tokio_postgres::Transaction;
 use tokio_postgres::types::ToSql;
 
@@ -27,7 +27,35 @@ use tokio_postgres::types::ToSql;
 /// or if the locks are not in PostgreSQL; `AuthFailed` for missing rights;
 /// `Internal`, with the error of tokio-postgres as its source, if the statement has failed for another reason.
 pub async fn check(guard: &LockGuard, transaction: &Transaction<'_>) -> Result<(), Error> {
-    let check = guard.check_sql()?;
+    run(guard, &guard.check_sql()?, transaction).await
+}
+
+/// As [`check`], and stores in the same transaction that something is done for the period of `once`: what the transaction writes
+/// is done exactly once. After the commit, [`OnceGuard::done`] frees the lock.
+///
+/// ```no_run
+/// # use syncguard::OnceGuard;
+/// # async fn bill(run: OnceGuard, client: &mut tokio_postgres::Client) -> Result<(), Box<dyn std::error::Error>> {
+/// let transaction = client.transaction().await?;
+/// transaction.execute("UPDATE accounts SET balance = balance - 1", &[]).await?;
+/// syncguard_clients::tokio_postgres::done(&run, &transaction).await?;
+/// transaction.commit().await?;
+/// run.done().await?;
+/// # Ok(())
+/// # }
+/// ```
+///
+/// # Errors
+/// As [`check`]; also `InvalidArgument` if the table of fence counters has no columns for what is done.
+pub async fn done(once: &OnceGuard, transaction: &Transaction<'_>) -> Result<(), Error> {
+    run(once, &once.done_sql()?, transaction).await
+}
+
+async fn run(
+    guard: &LockGuard,
+    check: &LockCheck,
+    transaction: &Transaction<'_>,
+) -> Result<(), Error> {
     let values = check
         .values
         .iter()

@@ -9,15 +9,15 @@ use napi_derive::napi;
 use syncguard::operation::CallOptions;
 use syncguard::postgres::PostgresBackend;
 use syncguard::{
-    AcquireRequest, Backend, Batch, Claim, Due, Error, ErrorKind, Extension, Finish, Key, LockId,
-    Lookup, MAX_CLAIMS, MAX_SLOTS, MarkChange, Operation, PageRequest, ReleaseRequest, Slots, Ttl,
+    AcquireRequest, Backend, Batch, Claim, Due, Error, ErrorKind, Extension, Key, LockId, Lookup,
+    MAX_CLAIMS, MAX_SLOTS, MarkChange, Operation, PageRequest, ReleaseRequest, Slots, Ttl,
 };
 
 use crate::completion::Completion;
 use crate::environment::Completions;
 use crate::holder::HoldSettings;
 use crate::operations::Operations;
-use crate::options::{lock_ids, whole};
+use crate::options::{finish, lock_ids, whole};
 use crate::policy::policy;
 use crate::scripts::ScriptSettings;
 use crate::watch::NativeWatch;
@@ -237,11 +237,8 @@ impl NativeBackend {
         due: String,
     ) {
         let request = || {
-            let key = Key::stored(&key)?;
-            let done = Finish {
-                key: key.clone(),
-                due: Due::new(&due)?,
-            };
+            let done = finish(&key, &due)?;
+            let key = done.key.clone();
             let request = ReleaseRequest {
                 done: Some(done),
                 ..ReleaseRequest::from([LockId::parse(&lock_id)?])

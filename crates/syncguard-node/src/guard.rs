@@ -2,13 +2,15 @@
 
 use napi_derive::napi;
 use serde_json::{Map, Value};
-use syncguard::firestore::{DocumentIds, FirestoreConfig, LockState};
-use syncguard::{Error, Key, postgres};
+use syncguard::firestore::{
+    DocumentIds, Field, FirestoreConfig, LockState, MarkDocument, mark_after,
+};
+use syncguard::{Error, Key, LockId, postgres};
 
 use crate::backend::NativeBackend;
 use crate::error::{Code, thrown};
-use crate::firestore::client::field;
-use crate::options::lock_ids;
+use crate::firestore::client::{field, fields as json};
+use crate::options::{finish, lock_ids};
 
 /// A statement for a transaction of the user's own.
 #[napi(object, object_from_js = false)]
@@ -21,10 +23,20 @@ pub struct LockCheck {
 
 #[napi]
 impl NativeBackend {
-    /// What checks that the locks are held whose ids are given, with commas between.
+    /// What checks that the locks are held whose ids are given, with commas between; of one, on `key`, it may store that something
+    /// is done for the period `due`.
     #[napi]
-    pub fn check(&self, ids: String) -> napi::Result<LockCheck, Code> {
-        let check = || self.operations.backend.check(&lock_ids(&ids)?);
+    pub fn check(
+        &self,
+        ids: String,
+        key: Option<String>,
+        due: Option<String>,
+    ) -> napi::Result<LockCheck, Code> {
+        let check = || {
+            let done = key.zip(due).map(|(key, due)| finish(&key, &due));
+            let (ids, done) = (lock_ids(&ids)?, done.transpose()?);
+            self.operations.backend.check(&ids, done.as_ref())
+        };
         let check = check().map_err(thrown)?;
         Ok(LockCheck {
             text: check.text,
@@ -50,29 +62,64 @@ pub fn check_failure(state: String, message: String) -> Option<CheckFailure> {
     })
 }
 
-/// Where a lock is in Firestore.
+/// Where a lock is in Firestore, and what is done under it.
 #[napi(object, object_from_js = false)]
 pub struct LockPlace {
     pub collection: String,
     pub id: String,
+    pub mark_collection: String,
+    pub mark_id: String,
 }
 
-/// Where the lock on `key`, as it was granted, is in Firestore.
+/// Where the lock on `key`, as it was granted, is in Firestore, in the collections of the backend.
 #[napi]
-pub fn firestore_lock(collection: Option<String>, key: String) -> napi::Result<LockPlace, Code> {
+pub fn firestore_lock(
+    collection: Option<String>,
+    fence_collection: Option<String>,
+    key: String,
+) -> napi::Result<LockPlace, Code> {
     let ids = Key::stored(&key).and_then(|key| DocumentIds::of(&key));
+    let ids = ids.map_err(thrown)?;
+    let config = FirestoreConfig::default();
     Ok(LockPlace {
-        collection: collection.unwrap_or_else(|| FirestoreConfig::default().collection),
-        id: ids.map_err(thrown)?.lock,
+        collection: collection.unwrap_or(config.collection),
+        mark_collection: fence_collection.unwrap_or(config.fence_collection),
+        mark_id: ids.mark(),
+        id: ids.lock,
     })
 }
 
 /// Whether the lock document with these fields, in JSON, is the lock of that id, and is live at that time.
 #[napi]
 pub fn firestore_holds(fields: String, lock_id: String, now_ms: f64) -> napi::Result<bool, Code> {
-    let fields: Map<String, Value> = serde_json::from_str(&fields)
-        .map_err(|_| thrown(Error::invalid("the fields of a document are malformed")))?;
-    let field = |name: &str| fields.get(name).cloned().and_then(field);
-    let lock = LockState::read("", field).map_err(thrown)?;
+    let lock = read(&fields).and_then(|field| LockState::read("", field));
+    let lock = lock.map_err(thrown)?;
     Ok(lock.lock_id == lock_id && lock.is_live(now_ms as i64))
+}
+
+/// The fields of the document, in JSON, that says that something is done under the lock of that id for the period `due` of `key`;
+/// nothing if what is there, in JSON, says that a later one is.
+#[napi]
+pub fn firestore_done(
+    fields: String,
+    key: String,
+    due: String,
+    lock_id: String,
+    now_ms: f64,
+) -> napi::Result<Option<String>, Code> {
+    let mark = || {
+        let found = read(&fields).and_then(MarkDocument::read)?;
+        let (done, lock_id) = (finish(&key, &due)?, LockId::parse(&lock_id)?);
+        let mark = mark_after(found.as_ref(), &done, &lock_id, now_ms as i64);
+        let fields = |mark| json(MarkDocument::fields(Some(&mark), &done.key));
+        Ok(mark.map(|mark| Value::from(fields(mark)).to_string()))
+    };
+    mark().map_err(thrown)
+}
+
+/// The fields of a document that are given in JSON.
+fn read(fields: &str) -> Result<impl Fn(&str) -> Option<Field> + use<>, Error> {
+    let fields: Map<String, Value> = serde_json::from_str(fields)
+        .map_err(|_| Error::invalid("the fields of a document are malformed"))?;
+    Ok(move |name: &str| fields.get(name).cloned().and_then(field))
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use napi_derive::napi;
-use syncguard::{Batch, DefaultRoots, Error, LockId};
+use syncguard::{Batch, DefaultRoots, Due, Error, Finish, Key, LockId};
 
 /// The authorities that Node trusts, if they are not just Mozilla's list.
 #[napi(object)]
@@ -79,4 +79,12 @@ pub(crate) fn whole(number: f64, field: &str, max: f64) -> Result<f64, Error> {
 /// Lock ids with commas between.
 pub(crate) fn lock_ids(text: &str) -> Result<Batch<LockId>, Error> {
     text.split(',').map(LockId::parse).collect()
+}
+
+/// What is done, of a key as its lock was granted.
+pub(crate) fn finish(key: &str, due: &str) -> Result<Finish, Error> {
+    Ok(Finish {
+        key: Key::stored(key)?,
+        due: Due::new(due)?,
+    })
 }

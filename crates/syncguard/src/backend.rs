@@ -11,7 +11,7 @@ use crate::error::Error;
 use crate::event_loop::Lane;
 use crate::lock_id::LockId;
 use crate::outcome::Outcome;
-use crate::request::{AcquireRequest, Operation};
+use crate::request::{AcquireRequest, Finish, Operation};
 use crate::time::TimeAuthority;
 use crate::waiting::wakeups::Watch;
 use crate::work::Work;
@@ -81,12 +81,13 @@ pub trait Backend: fmt::Debug + Send + Sync + 'static {
         None
     }
 
-    /// What checks, in a transaction of the caller's own on this store, that these locks are held.
+    /// What checks, in a transaction of the caller's own on this store, that these locks are held; of one, it may store in the
+    /// same step that something is done.
     ///
     /// # Errors
     /// `InvalidArgument` where that is not possible.
-    fn check(&self, lock_ids: &[LockId]) -> Result<LockCheck, Error> {
-        let _ = lock_ids;
+    fn check(&self, lock_ids: &[LockId], done: Option<&Finish>) -> Result<LockCheck, Error> {
+        let _ = (lock_ids, done);
         Err(Error::invalid(
             "this store has no transactions in which a lock can be checked",
         ))

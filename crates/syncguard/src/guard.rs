@@ -141,7 +141,7 @@ impl LockGuard {
     /// # Errors
     /// `InvalidArgument` if the store cannot do that.
     pub fn check_sql(&self) -> Result<LockCheck, Error> {
-        self.backend.check(&self.lock_ids())
+        self.backend.check(&self.lock_ids(), None)
     }
 
     /// The lock was found gone, by a [check](Self::check_sql) for example: from now on it is lost.
@@ -360,12 +360,22 @@ impl LockGuard {
 }
 
 impl LockGuard {
-    /// Frees the lock, and stores in the same step that something is done.
+    /// As [`check_sql`](Self::check_sql), and stores that something is done for a period.
+    pub(crate) fn done_sql(&self, due: &Due) -> Result<LockCheck, Error> {
+        let done = Finish {
+            key: self.keys[0].clone(),
+            due: due.clone(),
+        };
+        self.backend.check(&self.lock_ids(), Some(&done))
+    }
+
+    /// Frees the lock, and stores in the same step that something is done. A lock that is known to be lost is asked for only if
+    /// that may be stored already.
     ///
     /// # Errors
     /// `LockLost` if the lock was lost before: then nothing is stored.
-    pub(crate) async fn finish(mut self, due: Due) -> Result<(), Error> {
-        if !self.state.is_lost() {
+    pub(crate) async fn finish(mut self, due: Due, may_be_done: bool) -> Result<(), Error> {
+        if may_be_done || !self.state.is_lost() {
             let (key, lock_ids) = (self.keys[0].clone(), self.lock_ids());
             let done = Some(Finish { key, due });
             if self.free(ReleaseRequest { lock_ids, done }).await? {

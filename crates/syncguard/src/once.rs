@@ -3,10 +3,12 @@
 use std::future::pending;
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use tokio::time::Instant;
 
 use crate::backend::Backend;
+use crate::check::LockCheck;
 use crate::due::{DoneMark, Due};
 use crate::error::Error;
 use crate::guard::{GuardState, LockGuard};
@@ -57,6 +59,8 @@ pub enum OnceOutcome {
 pub struct OnceGuard {
     guard: LockGuard,
     due: Due,
+    /// Whether a transaction of the holder's may have stored that it is done.
+    may_be_done: AtomicBool,
 }
 
 /// Takes the lock on `key` if nothing was done for the period `due` of it yet, or for a later one. That is decided in the
@@ -112,7 +116,12 @@ pub async fn once(
         AcquireOutcome::Acquired(grants) => {
             let granted = Granted { grants, asked };
             let guard = LockGuard::new(backend, &claims, granted, ttl, state);
-            OnceOutcome::Granted(OnceGuard { guard, due })
+            let may_be_done = AtomicBool::new(false);
+            OnceOutcome::Granted(OnceGuard {
+                guard,
+                due,
+                may_be_done,
+            })
         }
         AcquireOutcome::Done(mark) => OnceOutcome::Done(mark),
         AcquireOutcome::Locked { .. } => OnceOutcome::Running,
@@ -120,14 +129,31 @@ pub async fn once(
 }
 
 impl OnceGuard {
+    /// What stores, in a transaction of the caller's own in the database of the locks, that it is done for the period: if the
+    /// transaction is committed, it is, and else it is not. So what the transaction writes is done **exactly once**. It checks
+    /// that the lock is held, as [`LockGuard::check_sql`] does, and fails, and the transaction with it, if it is not.
+    /// `syncguard_clients::tokio_postgres::done` runs it in a transaction of `tokio-postgres`.
+    ///
+    /// Call [`done`](Self::done) after the commit all the same, which frees the lock.
+    ///
+    /// # Errors
+    /// `InvalidArgument` if the store cannot do that.
+    pub fn done_sql(&self) -> Result<LockCheck, Error> {
+        let check = self.guard.done_sql(&self.due)?;
+        self.may_be_done.store(true, Relaxed);
+        Ok(check)
+    }
+
     /// Stores that it is done for the period, and frees the lock, in one step.
     ///
     /// # Errors
-    /// `LockLost` if the lock was lost before: nothing is stored then, and another process may be doing it. Otherwise what
+    /// `LockLost` if the lock was lost before, and no transaction with [`done_sql`](Self::done_sql) was committed: nothing is
+    /// stored then, and another process may be doing it. Otherwise what
     /// the store failed with; whether it is stored is unknown if the error says so
     /// ([`is_outcome_unknown`](Error::is_outcome_unknown)).
     pub async fn done(self) -> Result<(), Error> {
-        self.guard.finish(self.due).await
+        let may_be_done = self.may_be_done.into_inner();
+        self.guard.finish(self.due, may_be_done).await
     }
 
     /// Frees the lock and leaves the period open, so that somebody can take over at once; `false` if the lock was lost before.

@@ -1,11 +1,9 @@
 import { checkBackend } from "../lock/arguments.js";
-import type { Work } from "../lock/lock.js";
-import { runOnce } from "../lock/once.js";
+import { type OnceWork, runOnce } from "../lock/once.js";
 import type {
   BackendCapabilities,
   FencingCapabilities,
   LockBackendLike,
-  LockHandle,
   OnceOptions,
   OnceResult,
 } from "../lock/types.js";
@@ -33,7 +31,7 @@ export function once<T, C extends BackendCapabilities = BackendCapabilities>(
   backend: LockBackendLike<C>,
   key: string,
   options: OnceOptions,
-  fn: (handle: LockHandle<C>) => Promise<T> | T,
+  fn: OnceWork<T, C>,
 ): Promise<OnceResult<T>>;
 /**
  * On the default backend, as that of `lock()`.
@@ -48,20 +46,20 @@ export function once<T, C extends BackendCapabilities = BackendCapabilities>(
 export function once<T>(
   key: string,
   options: OnceOptions,
-  fn: (handle: LockHandle) => Promise<T> | T,
+  fn: OnceWork<T, FencingCapabilities>,
 ): Promise<OnceResult<T>>;
 // Async, so that every error is a rejection.
 export async function once<T, C extends BackendCapabilities>(
   first: LockBackendLike<C> | string,
   second: string | OnceOptions,
-  third: OnceOptions | Work<T, FencingCapabilities>,
-  fourth?: Work<T, C>,
+  third: OnceOptions | OnceWork<T, FencingCapabilities>,
+  fourth?: OnceWork<T, C>,
 ): Promise<OnceResult<T>> {
   if (typeof first === "string") {
-    const work = third as Work<T, FencingCapabilities>;
+    const work = third as OnceWork<T, FencingCapabilities>;
     return await runOnce(getDefaultBackend(), first, second as OnceOptions, work);
   }
   checkBackend(first);
   const [key, options] = [second as string, third as OnceOptions];
-  return await runOnce(first, key, options, fourth as Work<T, C>);
+  return await runOnce(first, key, options, fourth as OnceWork<T, C>);
 }

@@ -83,7 +83,7 @@ export function createFirestoreBackend(
     },
     drive: (client) => openFirestoreOverClient(driveClient(client), locks),
   });
-  return createBackend(store, given, transport, guarding(store, given.collection));
+  return createBackend(store, given, transport, guarding(given));
 }
 
 /** Adds the authorities that Node trusts, if there is TLS. */

@@ -1,55 +1,96 @@
 /** Checks locks in users' own transactions. */
 
+import type { StoreMembersOf } from "../lock/backend.js";
 import { checkNotLost, notFound } from "../lock/guard.js";
+import type { DirectAccess } from "../lock/internals.js";
 import type { Lease } from "../lock/lease.js";
-import type { FirestoreGuard } from "../lock/types.js";
+import type { FirestoreDone, FirestoreGuard } from "../lock/types.js";
 import { addon, callAddon } from "../native/addon.js";
-import type { Store } from "../native/store.js";
+import type { LockPlace } from "../native/exports.js";
 import { invalid } from "../options/validation.js";
 import { plain } from "./client.js";
+import type { FirestoreBackendOptions } from "./types.js";
 
 type Snapshot = { data: () => Record<string, unknown> | undefined };
 type Reference = object;
 type Transaction = {
   get: (reference: Reference) => Promise<Snapshot>;
   getAll: (...references: Reference[]) => Promise<Snapshot[]>;
+  set: (reference: Reference, fields: object) => unknown;
   /** The client that it belongs to: nothing else knows that. */
   _firestore?: { collection?: (name: string) => { doc: (id: string) => Reference } };
 };
 
+/** A transaction, and how to name the documents of its database. */
+type Opened = { tx: Transaction; document: (collection: string, id: string) => Reference };
+
 /** What the locks of a backend have beside the methods of all. */
-export function guarding(
-  store: Store,
-  collection: string | undefined,
-): (lease: Lease) => FirestoreGuard {
-  return (lease) => ({
-    guard: async (tx) => {
-      const read = readerIn(tx);
-      checkNotLost(lease);
-      const places = lease.storedKeys.map((key) =>
-        callAddon(() => addon().firestoreLock(collection, key)),
-      );
-      const found = await read(places);
-      const nowMs = Date.now();
-      const isHeld = lease.lockId.split(",").every((lockId, number) => {
-        const fields = found[number]?.data();
-        if (fields === undefined) return false;
-        const json = JSON.stringify(plain(fields));
-        return callAddon(() => addon().firestoreHolds(json, lockId, nowMs));
-      });
-      if (!isHeld) throw await notFound(lease, store);
-    },
-  });
+export function guarding({ collection, fenceCollection }: FirestoreBackendOptions): StoreMembersOf {
+  const placeOf = (key: string): LockPlace =>
+    callAddon(() => addon().firestoreLock(collection, fenceCollection, key));
+  return (lease, direct) => {
+    const keys = lease.storedKeys;
+    const guard: FirestoreGuard = {
+      guard: async (tx) => {
+        await check(openedIn(tx), lease, keys.map(placeOf), [], direct);
+      },
+    };
+    const { due } = lease;
+    if (due === undefined) return guard;
+    const done: FirestoreDone = {
+      done: async (tx) => {
+        const opened = openedIn(tx);
+        const [key, place] = [keys[0] as string, placeOf(keys[0] as string)];
+        const mark = opened.document(place.markCollection, place.markId);
+        const [stored] = await check(opened, lease, [place], [mark], direct);
+        lease.mayBeDone = true;
+        const fields = json(stored?.data() ?? {});
+        const next = callAddon(() =>
+          addon().firestoreDone(fields, key, due, lease.lockId, Date.now()),
+        );
+        // A later period that somebody has set by force stays.
+        if (next !== null) opened.tx.set(mark, JSON.parse(next) as object);
+      },
+    };
+    return { ...guard, ...done };
+  };
 }
 
 /**
- * How to read documents in `tx`.
+ * Reads the locks in a transaction, and beside them `others`, which it gives.
+ *
+ * @throws LockError `LockLost` if one of them is not there
+ */
+async function check(
+  { tx, document }: Opened,
+  lease: Lease,
+  places: readonly LockPlace[],
+  others: readonly Reference[],
+  direct: DirectAccess,
+): Promise<Snapshot[]> {
+  checkNotLost(lease);
+  const locks = places.map(({ collection, id }) => document(collection, id));
+  const found = await tx.getAll(...locks, ...others);
+  const nowMs = Date.now();
+  const isHeld = lease.lockId.split(",").every((lockId, number) => {
+    const fields = found[number]?.data();
+    if (fields === undefined) return false;
+    return callAddon(() => addon().firestoreHolds(json(fields), lockId, nowMs));
+  });
+  if (!isHeld) throw await notFound(lease, direct);
+  return found.slice(locks.length);
+}
+
+function json(fields: Record<string, unknown>): string {
+  return JSON.stringify(plain(fields));
+}
+
+/**
+ * The transaction that `tx` is.
  *
  * @throws LockError `InvalidArgument` for what is no transaction
  */
-function readerIn(
-  tx: unknown,
-): (places: readonly { collection: string; id: string }[]) => Promise<Snapshot[]> {
+function openedIn(tx: unknown): Opened {
   const { get, getAll, _firestore: db } = (tx ?? {}) as Partial<Transaction>;
   if (typeof get !== "function" || typeof getAll !== "function") {
     throw invalid(
@@ -61,10 +102,9 @@ function readerIn(
       "tx belongs to no Firestore that can be seen: it must be a Transaction of @google-cloud/firestore",
     );
   }
-  const references = (places: readonly { collection: string; id: string }[]): Reference[] =>
-    places.map(({ collection, id }) => {
-      const all = (db as Required<typeof db>).collection(collection);
-      return all.doc(id);
-    });
-  return async (places) => await (tx as Transaction).getAll(...references(places));
+  const { collection } = db as Required<typeof db>;
+  return {
+    tx: tx as Transaction,
+    document: (name, id) => collection.call(db, name).doc(id),
+  };
 }

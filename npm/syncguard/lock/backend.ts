@@ -86,6 +86,9 @@ export interface StoreHeartbeats {
   stop(): void;
 }
 
+/** Makes what the handles of a lock can do on one store alone. */
+export type StoreMembersOf = (lease: Lease, direct: DirectAccess) => object;
+
 /** What differs between the addon's stores and others. */
 export type BackendParts = {
   readonly clock?: Clock;
@@ -94,8 +97,8 @@ export type BackendParts = {
   /** The addon's store, which other operations may be carried out on as one call. */
   readonly direct?: Store;
   readonly transport?: BackendTransport | undefined;
-  /** What the handles of a lock have beside the methods of all. */
-  readonly members?: ((lease: Lease) => object) | undefined;
+  /** What the handles of a lock have beside the methods of all, with how to reach the addon's store. */
+  readonly members?: StoreMembersOf | undefined;
 };
 
 /**
@@ -221,8 +224,8 @@ export function createBackendOn<C extends BackendCapabilities>(
       if (fenceNearLimit) logFenceWarning(fence, hashKey(key));
       lease.onLost = disposal.onLost;
       lease.stream = stream;
-      lease.ofStore = members?.(lease);
-      lease.direct = onStore;
+      lease.due = opts.due;
+      if (onStore !== undefined) lease.ofStore = members?.(lease, onStore);
       const handle = createHandle(backend, lease, grant, disposal, target.isSet);
       if (heartbeats === undefined && autoExtend !== undefined) {
         startHeartbeats({ extend }, handle, lease, ttlMs, startedMs, autoExtend);
@@ -264,7 +267,7 @@ export function createBackendOn<C extends BackendCapabilities>(
   const operations: Operations<C> = {
     take,
 
-    release: async (opts) => {
+    release: async (opts, lease) => {
       const ids: Partial<LockOp> = given(opts);
       try {
         const lockId = joinedIds(opts);
@@ -282,8 +285,8 @@ export function createBackendOn<C extends BackendCapabilities>(
           const key = isOne && waiting.has(own.key) ? own.key : undefined;
           const keys = own?.locks && waitedFor(own.locks);
           const outcome = settle(
-            own !== undefined && due !== undefined
-              ? await store.finish(lockId, own.key, due, lastsMs)
+            lease !== undefined && due !== undefined
+              ? await store.finish(lockId, lease.key, due, lastsMs)
               : await store.release(lockId, signal, lastsMs, key, keys),
           );
           if (outcome === true || (typeof outcome === "object" && outcome.every(Boolean))) {

@@ -1,9 +1,7 @@
 /** What a guard does when it does not find a lock. */
 
 import { LockError } from "../native/errors.js";
-import { settle } from "../native/outcome.js";
-import type { Store } from "../native/store.js";
-import { invalid } from "../options/validation.js";
+import type { DirectAccess } from "./internals.js";
 import type { Lease } from "./lease.js";
 
 /**
@@ -19,12 +17,16 @@ export function checkNotLost(lease: Lease): void {
  * The error for a transaction in which the lock was not found. The store is asked itself: if it has the lock, the transaction looks
  * elsewhere. Else the lock is lost, and whoever works under it hears of that.
  */
-export async function notFound(lease: Lease, store: Store, cause?: unknown): Promise<LockError> {
-  const lockIds = lease.lockId.split(",");
+export async function notFound(
+  lease: Lease,
+  direct: DirectAccess,
+  cause?: unknown,
+): Promise<LockError> {
   let which: number | undefined;
   try {
-    for (const [number, lockId] of lockIds.entries()) {
-      if (settle(await store.lookupByLockId(lockId)) === null) {
+    for (const [number, lockId] of lease.lockId.split(",").entries()) {
+      const found = await direct(lease.key, undefined, (store) => store.lookupByLockId(lockId));
+      if (found === null) {
         which = number;
         break;
       }
@@ -34,13 +36,11 @@ export async function notFound(lease: Lease, store: Store, cause?: unknown): Pro
     // The transaction has the last word. Which of several it was, nobody knows.
   }
   const message = "the lock was lost: it was gone when it was to be guarded";
-  lease.lose(message, cause, lease.isSet ? which : undefined);
-  return lease.loss ?? new LockError("LockLost", message, { ...lease.named(which), cause });
+  return lease.lostBefore(message, cause, lease.isSet ? which : undefined);
 }
 
 function elsewhere(cause: unknown): LockError {
-  const error = invalid(
-    "tx does not see the lock, which is held: it is a transaction of another database, or has begun before the lock was granted",
-  );
-  return cause === undefined ? error : new LockError(error.code, error.message, { cause });
+  const message =
+    "tx does not see the lock, which is held: it is a transaction of another database, or has begun before the lock was granted";
+  return new LockError("InvalidArgument", message, cause === undefined ? {} : { cause });
 }

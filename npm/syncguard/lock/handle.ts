@@ -9,7 +9,6 @@ import { systemClock } from "./clock.js";
 import { endOf, Lease } from "./lease.js";
 import { type Extending, internalsOf, type Releasing } from "./internals.js";
 import { releaseInBackground } from "./reports.js";
-import { runScript, type ScriptOptions, type ScriptReply } from "./scripts.js";
 import type {
   AcquireOk,
   AcquireResult,
@@ -66,9 +65,16 @@ class Handle {
     return behind(this).#lease.signal;
   }
 
-  /** On the prototype: what is printed of a lock stays short, and few stores can do it. */
-  async eval(script: string, options?: ScriptOptions): Promise<ScriptReply> {
-    return await runScript(behind(this).#lease, script, options);
+  // Handles of the stores that can do it have their own.
+
+  async eval(): Promise<never> {
+    throw invalid("eval() is for locks in Redis");
+  }
+
+  async guard(): Promise<never> {
+    throw invalid(
+      "guard() is for locks in PostgreSQL and Firestore: docs/guards.md has what others do",
+    );
   }
 
   static is(result: object): result is Handle {

@@ -9,14 +9,7 @@ import { storedKey } from "../native/slots.js";
 import type { DisposalOptions } from "./arguments.js";
 import type { Clock } from "./clock.js";
 import { type LeaseReport, type Stream, subjectOfKeys } from "./events.js";
-import {
-  type DirectAccess,
-  type Extending,
-  extendOn,
-  internalsOf,
-  type Releasing,
-  releaseOn,
-} from "./internals.js";
+import { type Extending, extendOn, internalsOf, type Releasing, releaseOn } from "./internals.js";
 import { failure, goneLock } from "./mutation.js";
 import { reportLoss, reportReleaseError, warnOfForgotten } from "./reports.js";
 import { callAt, LONGEST_TIMER_MS } from "./timers.js";
@@ -65,8 +58,10 @@ export class Lease {
   stream: Stream | undefined = undefined;
   /** What its handles have beside the methods of all: see {@link StoreMembers}. */
   ofStore: object | undefined = undefined;
-  /** How to reach the addon's store that has granted it, if one has. */
-  direct: DirectAccess | undefined = undefined;
+  /** The period for which it was granted, if it was for one. */
+  due: string | undefined = undefined;
+  /** Whether a transaction of its holder may have stored that something is done for the period. */
+  mayBeDone = false;
   private extended: Extended | undefined = undefined;
   private controller: AbortController | undefined = undefined;
   /** Stops the timer that ends the lock. */
@@ -224,9 +219,9 @@ export class Lease {
   }
 
   /** As {@link lose}, with the error for whoever has found that out, also if the lock was released before. */
-  lostBefore(message: string, which: number): LockError {
-    this.lose(message, undefined, which);
-    return this.loss ?? new LockError("LockLost", message, this.named(which));
+  lostBefore(message: string, cause: unknown, which: number | undefined): LockError {
+    this.lose(message, cause, which);
+    return this.loss ?? new LockError("LockLost", message, { ...this.named(which), cause });
   }
 
   /** As {@link lose}, for what the core says. */
@@ -333,14 +328,19 @@ export class Lease {
   }
 
   /**
-   * Releases the lock under which something was done for a period, and stores in the same step that it is. `sent` is called
-   * once that is on its way: until then, the lock is to be released otherwise.
+   * Releases the lock under which something was done for its period, and stores in the same step that it is. `sent` is called
+   * once that is on its way: until then, the lock is to be released otherwise. A lock that is lost may have been done before that.
    */
-  async finish(backend: Releasing, due: string, sent: () => void): Promise<ReleaseResult> {
+  async finish(backend: Releasing, sent: () => void): Promise<ReleaseResult> {
     this.end();
-    if (this.isLost()) return failure("expired");
+    if (this.isLost() && !this.mayBeDone) return failure("expired");
     sent();
-    const result = await releaseOn(backend, { ...this.ids, due }, this);
+    const { due } = this;
+    const result = await releaseOn(
+      backend,
+      due === undefined ? this.ids : { ...this.ids, due },
+      this,
+    );
     if (!result.ok) this.gone();
     return result;
   }

@@ -12,7 +12,6 @@ import { subject } from "./events.js";
 import { disposalOf, handleOver, membersOfSet, readDisposal } from "./handle.js";
 import type { Lease } from "./lease.js";
 import { type Extending, internalsOf } from "./internals.js";
-import { runScript, type ScriptOptions } from "./scripts.js";
 import type {
   AcquireOk,
   AcquisitionOptions,
@@ -143,15 +142,9 @@ export function createLockHandle<C extends BackendCapabilities>(
 ): LockHandle<C> {
   let signal: AbortSignal | undefined;
   const handle = lockHandleMembers(backend, granted, key, lease);
-  Object.defineProperty(handle, "signal", {
+  return Object.defineProperty(handle, "signal", {
     get: () => (signal ??= lease.signalWith(user)),
     enumerable: true,
-    configurable: true,
-  });
-  // Not printed, as few stores can do it.
-  return Object.defineProperty(handle, "eval", {
-    value: (script: string, options?: ScriptOptions) => runScript(lease, script, options),
-    writable: true,
     configurable: true,
   }) as LockHandle<C>;
 }

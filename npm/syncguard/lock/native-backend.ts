@@ -1,9 +1,8 @@
 /** Backends on stores that the addon has opened. */
 
 import type { Store } from "../native/store.js";
-import { createBackendOn } from "./backend.js";
+import { createBackendOn, type StoreMembersOf } from "./backend.js";
 import type { DisposalOptions } from "./arguments.js";
-import type { Lease } from "./lease.js";
 import { CoreHeartbeats } from "./core-heartbeats.js";
 import type { BackendCapabilities, BackendTransport, SyncGuardBackend } from "./types.js";
 
@@ -12,7 +11,7 @@ export function createBackend<C extends BackendCapabilities>(
   store: Store,
   options: DisposalOptions,
   transport?: BackendTransport,
-  members?: (lease: Lease) => object,
+  members?: StoreMembersOf,
 ): SyncGuardBackend<C> {
   return createBackendOn<C>(store, options, {
     heartbeats: (options) => new CoreHeartbeats(options),

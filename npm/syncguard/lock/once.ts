@@ -10,20 +10,29 @@ import { runInside } from "./chain.js";
 import { readDue } from "./due.js";
 import { disposalOf, leaseWithHandle, readDisposal } from "./handle.js";
 import { internalsOf, takeOf } from "./internals.js";
-import { createLockHandle, type Work } from "./lock.js";
-import type { BackendCapabilities, LockBackendLike, OnceOptions, OnceResult } from "./types.js";
+import { createLockHandle } from "./lock.js";
+import type {
+  BackendCapabilities,
+  LockBackendLike,
+  OnceHandle,
+  OnceOptions,
+  OnceResult,
+} from "./types.js";
 
 const OPTIONS = optionNames("once()", [
   ...["due", "ttlMs", "signal", "autoExtend", ...LABELS],
   ...["onReleaseError", "onLost", "disposeTimeoutMs"],
 ]);
 
+/** The function of `once()`. */
+export type OnceWork<T, C extends BackendCapabilities> = (handle: OnceHandle<C>) => Promise<T> | T;
+
 /** Runs `fn` under the lock on `key` if nothing was done for its period yet, and stores that it is done. */
 export async function runOnce<T, C extends BackendCapabilities>(
   backend: LockBackendLike<C>,
   key: string,
   options: OnceOptions,
-  fn: Work<T, C>,
+  fn: OnceWork<T, C>,
 ): Promise<OnceResult<T>> {
   if (typeof key !== "string") throw invalid("once() takes one key");
   checkObject(options, "options");
@@ -47,9 +56,9 @@ export async function runOnce<T, C extends BackendCapabilities>(
   let isDone = false;
   const run = async (): Promise<T> => {
     try {
-      const given = createLockHandle(backend, handle, key, lease, signal);
+      const given = createLockHandle(backend, handle, key, lease, signal) as OnceHandle<C>;
       const value = await runInside(internals.origin, [key], lease, () => fn(given));
-      const { ok } = await lease.finish(backend, due, () => (isDone = true));
+      const { ok } = await lease.finish(backend, () => (isDone = true));
       if (!ok) throw lease.loss ?? new LockError("LockLost", "the lock was lost", { key });
       return value;
     } finally {

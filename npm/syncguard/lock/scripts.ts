@@ -4,28 +4,27 @@ import { addContext, LockError } from "../native/errors.js";
 import { checkAborted, readSignal } from "../native/signal.js";
 import { optionNames, refuseUnknown } from "../options/names.js";
 import { checkObject, invalid } from "../options/validation.js";
+import { checkNotLost } from "./guard.js";
+import type { DirectAccess } from "./internals.js";
 import type { Lease } from "./lease.js";
+import type { RedisEvalOptions, RedisGuard, RedisReply } from "./types.js";
 import { checkText } from "./values.js";
-
-/** What a script is given. */
-export type ScriptOptions = {
-  readonly keys?: readonly string[] | undefined;
-  readonly arguments?: readonly (string | number)[] | undefined;
-  readonly signal?: AbortSignal | undefined;
-};
-
-/** What a script replies. */
-export type ScriptReply = string | number | null | LockError | ScriptReply[];
 
 const OPTIONS = optionNames("eval()", ["keys", "arguments", "signal"]);
 
+/** What the locks of a backend have beside the methods of all. */
+export function scripting(lease: Lease, direct: DirectAccess): RedisGuard {
+  return { eval: (script, options) => runScript(lease, direct, script, options) };
+}
+
 /** Runs a script if the lock is held, and else ends it: then it is lost. */
-export async function runScript(
+async function runScript(
   lease: Lease,
+  direct: DirectAccess,
   script: string,
-  given: ScriptOptions | null | undefined,
-): Promise<ScriptReply> {
-  const { key, lockId, direct } = lease;
+  given: RedisEvalOptions | null | undefined,
+): Promise<RedisReply> {
+  const { key, lockId } = lease;
   try {
     checkText(script, "script");
     const options = given ?? {};
@@ -35,15 +34,13 @@ export async function runScript(
     const args = listOf(options.arguments, "arguments", argument);
     const signal = readSignal(options.signal);
     checkAborted(signal);
-    if (direct === undefined)
-      throw invalid("eval() needs a lock of a Redis backend of this package");
-    if (lease.isLost()) throw lease.loss as LockError;
+    checkNotLost(lease);
     const settings = { ids: lockId, locks: lease.storedKeys, script, keys, arguments: args };
     const outcome = await direct(key, signal, (store) => store.eval(settings, signal));
     if (typeof outcome === "object" && "text" in outcome) {
       return replyOf(JSON.parse(outcome.text) as RawReply);
     }
-    throw lease.lostBefore(LOST, typeof outcome === "object" ? outcome.lock : 0);
+    throw lease.lostBefore(LOST, undefined, typeof outcome === "object" ? outcome.lock : 0);
   } catch (error) {
     throw addContext(error, key);
   }
@@ -54,7 +51,7 @@ const LOST = "the lock was lost: it was gone when a script was to run under it";
 /** As the addon gives it. */
 type RawReply = string | number | null | { readonly error: string } | RawReply[];
 
-function replyOf(raw: RawReply): ScriptReply {
+function replyOf(raw: RawReply): RedisReply {
   if (Array.isArray(raw)) return raw.map(replyOf);
   return typeof raw === "object" && raw !== null ? new LockError("Internal", raw.error) : raw;
 }

@@ -446,6 +446,14 @@ export type StoreMembers<C extends BackendCapabilities> =
         ? RedisGuard
         : unknown;
 
+/** What the lock of `once()` can do besides, on a store where the work can be done in one transaction with the note that it is. */
+export type OnceMembers<C extends BackendCapabilities> =
+  C extends Record<"backend", "postgres">
+    ? PostgresDone
+    : C extends Record<"backend", "firestore">
+      ? FirestoreDone
+      : unknown;
+
 /** What locks in PostgreSQL can do besides. The functions need no `this` and may be destructured. */
 export interface PostgresGuard {
   /**
@@ -491,6 +499,51 @@ export interface PostgresGuard {
    * ```
    */
   readonly guardQuery: () => GuardQuery;
+}
+
+/** What the lock of `once()` in PostgreSQL can do besides. The functions need no `this` and may be destructured. */
+export interface PostgresDone {
+  /**
+   * As {@link PostgresGuard.guard}, and stores in your transaction that the period is done: if the transaction is committed, it is, and
+   * never again; else nothing of either is there. So what the transaction writes is done exactly once.
+   *
+   * Call it last: who wants the lock when its time is over waits from then on until the transaction ends. Then let the function
+   * end, which frees the lock.
+   *
+   * @param tx - as for {@link PostgresGuard.guard}
+   * @throws LockError as {@link PostgresGuard.guard}; `InvalidArgument` also if the table of fence counters has no columns for it
+   * @example
+   * ```ts
+   * import postgres from "postgres";
+   * import { createPostgresBackend } from "syncguard/postgres";
+   *
+   * const sql = postgres("postgres://app:secret@localhost/app");
+   * const backend = createPostgresBackend(sql);
+   * await backend.once("interest", { due: "2026-11" }, async ({ done }) => {
+   *   await sql.begin(async (tx) => {
+   *     await tx`UPDATE accounts SET balance = balance * 1.01`;
+   *     await done(tx);
+   *   });
+   * });
+   * ```
+   */
+  readonly done: (tx: PostgresTransaction) => Promise<void>;
+  /**
+   * The statement of {@link PostgresDone.done}, for clients that it does not know: run it in your transaction, after its writes.
+   *
+   * @throws LockError `LockLost` if it is known already
+   * @example
+   * ```ts
+   * import { createPostgresBackend } from "syncguard/postgres";
+   *
+   * const backend = createPostgresBackend("postgres://app:secret@localhost/app");
+   * await backend.once("interest", { due: "2026-11" }, ({ doneQuery }) => {
+   *   const { text, values } = doneQuery();
+   *   console.log(text, values); // for Prisma: tx.$queryRawUnsafe(text, ...values)
+   * });
+   * ```
+   */
+  readonly doneQuery: () => GuardQuery;
 }
 
 /** A statement for a transaction of yours. */
@@ -542,6 +595,34 @@ export interface FirestoreGuard {
    * ```
    */
   readonly guard: (tx: FirestoreTransaction) => Promise<void>;
+}
+
+/** What the lock of `once()` in Firestore can do besides. The function needs no `this` and may be destructured. */
+export interface FirestoreDone {
+  /**
+   * As {@link FirestoreGuard.guard}, and stores in your transaction that the period is done: if the transaction is committed, it is, and
+   * never again; else nothing of either is there. So what the transaction writes is done exactly once.
+   *
+   * It reads and writes, so call it after your reads and before your writes. Then let the function end, which frees the lock.
+   *
+   * @param tx - a `Transaction` of `@google-cloud/firestore`
+   * @throws LockError as {@link FirestoreGuard.guard}
+   * @example
+   * ```ts
+   * import { Firestore } from "@google-cloud/firestore";
+   * import { createFirestoreBackend } from "syncguard/firestore";
+   *
+   * const db = new Firestore();
+   * const backend = createFirestoreBackend(db);
+   * await backend.once("report", { due: "2026-11" }, async ({ done }) => {
+   *   await db.runTransaction(async (tx) => {
+   *     await done(tx);
+   *     tx.set(db.doc("reports/2026-11"), { sum: 42 });
+   *   });
+   * });
+   * ```
+   */
+  readonly done: (tx: FirestoreTransaction) => Promise<void>;
 }
 
 /** A `Transaction` of `@google-cloud/firestore`. */
@@ -695,6 +776,10 @@ export type LockHandle<C extends BackendCapabilities = FencingCapabilities> = Lo
      */
     readonly signal: AbortSignal;
   };
+
+/** The handle that `once()` passes to its function. */
+export type OnceHandle<C extends BackendCapabilities = FencingCapabilities> = LockHandle<C> &
+  OnceMembers<C>;
 
 /** What the handles of callbacks have in common. */
 export type LockHandleMembers<C extends BackendCapabilities = FencingCapabilities> = {
@@ -978,7 +1063,7 @@ export type LockMethod<C extends BackendCapabilities = FencingCapabilities> = {
 export type OnceMethod<C extends BackendCapabilities = FencingCapabilities> = <T>(
   key: string,
   options: OnceOptions,
-  fn: (handle: LockHandle<C>) => Promise<T> | T,
+  fn: (handle: OnceHandle<C>) => Promise<T> | T,
 ) => Promise<OnceResult<T>>;
 
 /** A backend of this package: a {@link LockBackend} with more methods. All of them have fencing tokens. */
@@ -1108,7 +1193,8 @@ export interface SyncGuardBackend<
    * all processes. Once `fn` has ended well, the period is stored as done in the step that releases the lock. Where `fn` throws, or
    * its process dies, it stays open, and whoever comes next does it. Asks once and does not wait.
    *
-   * At least once: if a process dies after its last effect, or loses its lock there, another one does it again.
+   * At least once: if a process dies after its last effect, or loses its lock there, another one does it again. Exactly once, where
+   * `fn` writes in a transaction of the store, and calls `done(tx)` of its handle in it.
    *
    * @returns `{ ran: true, value }`, or `{ ran: false, reason }`: it was `"done"` before, or somebody else is `"running"`
    * @throws LockError `LockLost` if the lock was lost before it was done: then nothing is stored; `InvalidArgument` that names the

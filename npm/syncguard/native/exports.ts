@@ -198,15 +198,22 @@ export interface LockCheck {
   values: Array<string>;
 }
 
-/** Where a lock is in Firestore. */
+/** Where a lock is in Firestore, and what is done under it. */
 export interface LockPlace {
   collection: string;
   id: string;
+  markCollection: string;
+  markId: string;
 }
 
 export declare class NativeBackend {
   #native;
 
+  /**
+   * What checks that the locks are held whose ids are given, with commas between; of one, on `key`, it may store that something
+   * is done for the period `due`.
+   */
+  check(ids: string, key?: string | undefined | null, due?: string | undefined | null): LockCheck;
   /** A backend on `connection`. */
   static postgres(
     completions: Completions,
@@ -247,8 +254,6 @@ export declare class NativeBackend {
     client: number,
     options: FirestoreLockOptions,
   ): NativeBackend;
-  /** What checks that the locks are held whose ids are given, with commas between. */
-  check(ids: string): LockCheck;
   get capabilities(): Capabilities;
   /**
    * A function, and not a method, because it is called for every lock: what napi-rs does for the receiver of
@@ -556,12 +561,25 @@ export declare function checkFailure(state: string, message: string): CheckFailu
 
 export declare function constants(): Constants;
 
+/**
+ * The fields of the document, in JSON, that says that something is done under the lock of that id for the period `due` of `key`;
+ * nothing if what is there, in JSON, says that a later one is.
+ */
+export declare function firestoreDone(
+  fields: string,
+  key: string,
+  due: string,
+  lockId: string,
+  nowMs: number,
+): string | null;
+
 /** Whether the lock document with these fields, in JSON, is the lock of that id, and is live at that time. */
 export declare function firestoreHolds(fields: string, lockId: string, nowMs: number): boolean;
 
-/** Where the lock on `key`, as it was granted, is in Firestore. */
+/** Where the lock on `key`, as it was granted, is in Firestore, in the collections of the backend. */
 export declare function firestoreLock(
   collection: string | undefined | null,
+  fenceCollection: string | undefined | null,
   key: string,
 ): LockPlace;
 

@@ -147,9 +147,12 @@ export class AddonStore {
     return (signal) => run<true>(signal, (operation) => watch.freed(operation));
   }
 
-  /** The statement that checks in a transaction of the user's own that the locks are held; PostgreSQL only. */
-  check(lockId: string): LockCheck {
-    return callAddon(() => this.handle.check(lockId));
+  /**
+   * The statement that checks in a transaction of the user's own that the locks are held; PostgreSQL only. Of one, on `key`, it may
+   * store that something is done for the period `due`.
+   */
+  check(lockId: string, key?: string, due?: string): LockCheck {
+    return callAddon(() => this.handle.check(lockId, key, due));
   }
 
   /** Makes what is missing of the tables; PostgreSQL only. */

@@ -1,8 +1,15 @@
 /** Checks locks in users' own transactions. */
 
+import type { StoreMembersOf } from "../lock/backend.js";
 import { checkNotLost, notFound } from "../lock/guard.js";
+import type { DirectAccess } from "../lock/internals.js";
 import type { Lease } from "../lock/lease.js";
-import type { GuardQuery, PostgresGuard } from "../lock/types.js";
+import type {
+  GuardQuery,
+  PostgresDone,
+  PostgresGuard,
+  PostgresTransaction,
+} from "../lock/types.js";
 import { addon } from "../native/addon.js";
 import { LockError, type LockErrorCode } from "../native/errors.js";
 import type { Store } from "../native/store.js";
@@ -21,23 +28,35 @@ type Connected = {
 };
 
 /** What the locks of a backend have beside the methods of all. */
-export function guarding(store: Store): (lease: Lease) => PostgresGuard {
-  return (lease) => {
-    const guardQuery = (): GuardQuery => {
-      checkNotLost(lease);
-      return store.check(lease.lockId);
-    };
-    return {
-      guard: async (tx) => {
+export function guarding(store: Store): StoreMembersOf {
+  return (lease, direct) => {
+    /** Functions that run a statement in a transaction, and give it to those who run it themselves. */
+    const both = (query: () => GuardQuery) => ({
+      run: async (tx: PostgresTransaction): Promise<void> => {
         const run = runIn(tx);
+        checkNotLost(lease);
         try {
-          await run(guardQuery());
+          await run(query());
         } catch (error) {
-          throw await judged(error, lease, store);
+          throw await judged(error, lease, direct);
         }
       },
-      guardQuery,
-    };
+      query: (): GuardQuery => {
+        checkNotLost(lease);
+        return query();
+      },
+    });
+    const check = both(() => store.check(lease.lockId));
+    const guard: PostgresGuard = { guard: check.run, guardQuery: check.query };
+    const { due } = lease;
+    const [key] = lease.storedKeys;
+    if (due === undefined) return guard;
+    const storing = both(() => {
+      lease.mayBeDone = true;
+      return store.check(lease.lockId, key, due);
+    });
+    const done: PostgresDone = { done: storing.run, doneQuery: storing.query };
+    return { ...guard, ...done };
   };
 }
 
@@ -99,12 +118,12 @@ function runOnClient(client: Connected): Run {
 }
 
 /** The error to throw for one of a client's, or of the checks here. */
-async function judged(error: unknown, lease: Lease, store: Store): Promise<unknown> {
+async function judged(error: unknown, lease: Lease, direct: DirectAccess): Promise<unknown> {
   if (error instanceof LockError) return error;
   const { code, message } = (error ?? {}) as { code?: unknown; message?: unknown };
   const isTold = typeof code === "string" && typeof message === "string";
   const found = isTold ? addon().checkFailure(code, message) : null;
   if (found === null) return error;
-  if (found.code === "LockLost") return await notFound(lease, store, error);
+  if (found.code === "LockLost") return await notFound(lease, direct, error);
   return new LockError(found.code as LockErrorCode, found.message, { cause: error });
 }

@@ -1,5 +1,6 @@
 import { checkDisposal } from "../lock/arguments.js";
 import { createBackend } from "../lock/native-backend.js";
+import { scripting } from "../lock/scripts.js";
 import type { SyncGuardBackend } from "../lock/types.js";
 import type { RedisLockOptions, RedisSettings } from "../native/exports.js";
 import type { Store } from "../native/store.js";
@@ -65,7 +66,7 @@ export function createRedisBackend(
     connect: ({ settings }, own) => connectNatively(settings, given, own),
     drive: (own) => openRedisOverClient(runOnClient(own), traitsOf(own), lockSettings(given)),
   });
-  return createBackend(store, given, transport);
+  return createBackend(store, given, transport, scripting);
 }
 
 function connectNatively(

@@ -173,7 +173,7 @@ fn number_of(transaction: &[u8]) -> u32 {
     transaction.try_into().map_or(u32::MAX, u32::from_be_bytes)
 }
 
-fn fields(fields: Vec<(&'static str, Field)>) -> Map<String, Value> {
+pub(crate) fn fields(fields: Vec<(&'static str, Field)>) -> Map<String, Value> {
     let json = |field| match field {
         Field::Text(text) => json!(text),
         // Times are whole and exact in JavaScript.

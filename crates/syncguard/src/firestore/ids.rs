@@ -35,7 +35,7 @@ impl DocumentIds {
 
     /// That of what is stored of the periods of the key, in the collection of fence counters: a document of its own, because
     /// whoever sets a counter replaces its document.
-    pub(super) fn mark(&self) -> String {
+    pub fn mark(&self) -> String {
         format!("{}{MARK}done", self.counter)
     }
 }

@@ -75,6 +75,7 @@ pub use self::documents::{
 pub use self::error::{Failure, classify, code_from_name, without_token};
 pub use self::ids::{DocumentIds, KEYS};
 use self::operations::acquire::WantedLock;
+pub use self::operations::release::mark_after;
 use self::operations::{acquire, extend, force_release, is_locked, list, lookup, mark, release};
 use self::transaction::{read, transact};
 pub use self::transport::{

@@ -6,44 +6,39 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use tokio::time::Instant;
 
 use super::blocked::Blocked;
 use super::config::PostgresConfig;
 use super::connection::quota::{self, Subject};
 use super::connection::shared::{PostgresConnection, TransportInUse};
-use super::error::Failure;
 use super::group::Groups;
 use super::names::{PrimaryKeys, lock_name, told_name};
-use super::operations::acquire::{Acquire, Acquisitions, Attempted, NamedRequest};
-use super::operations::acquire_all::{AcquireAll, Claimed};
+use super::operations::acquire::{Acquire, Acquisitions};
+use super::operations::acquire_all::AcquireAll;
 use super::operations::extend::{Extend, Extensions, LockSets};
 use super::operations::force_release::ForceRelease;
+use super::operations::guard::Checks;
 use super::operations::is_locked::IsLocked;
-use super::operations::labels::StoredLabels;
 use super::operations::mark::Mark;
 use super::operations::release::{Release, Releases};
-use super::operations::{
-    acquire, acquire_all, extend, facts, force_release, guard, is_locked, list, lookup, mark,
-    release,
-};
+use super::operations::{extend, facts, force_release, is_locked, list, lookup, mark, release};
 use super::reply;
 use super::runner::StatementRunner;
 use super::schema;
-use super::statement::{Plan, Row, Transport};
+use super::statement::{Row, Transport};
 use super::tables::Tables;
 use super::wakeups::notify::watched_name;
 use crate::backend::{Backend, Capabilities, DEFAULT_OPERATION_TIMEOUT};
 use crate::batch::Batch;
 use crate::check::LockCheck;
 use crate::claim::Claim;
-use crate::due::{DoneMark, Due, MarkChange};
-use crate::error::{Error, ErrorKind};
+use crate::due::{DoneMark, MarkChange};
+use crate::error::Error;
 use crate::inspection::{Facts, LockPage, LockRecord, Lookup, PageRequest};
 use crate::key::Key;
 use crate::lock_id::LockId;
-use crate::outcome::{Absence, AcquireOutcome, ExtendOutcome, Outcome, ReleaseOutcome};
-use crate::request::{AcquireRequest, Extension, Finish, Limit, Operation, runs_no_scripts};
+use crate::outcome::{ExtendOutcome, Outcome, ReleaseOutcome};
+use crate::request::{Extension, Finish, Operation, runs_no_scripts};
 use crate::shared::Lease;
 use crate::time::TimeAuthority;
 use crate::waiting::wakeups::Watch;
@@ -79,16 +74,17 @@ impl Default for PostgresOptions {
 
 /// The statements of one backend.
 #[derive(Debug)]
-struct Operations {
-    acquire: Acquire,
-    acquire_all: AcquireAll,
+pub(super) struct Operations {
+    pub(super) acquire: Acquire,
+    pub(super) acquire_all: AcquireAll,
     release: Release,
     extend: Extend,
     is_locked: IsLocked,
     lookup: lookup::Lookup,
     force_release: ForceRelease,
     mark: Mark,
-    blocked: Blocked,
+    pub(super) blocked: Blocked,
+    checks: Result<Checks, Error>,
 }
 
 impl Operations {
@@ -104,15 +100,16 @@ impl Operations {
             force_release: ForceRelease::new(tables),
             mark: Mark::new(tables),
             blocked: Blocked::new(tables),
+            checks: Checks::new(tables),
         }
     }
 }
 
 /// What operations run on. An operation that is running when the backend is closed keeps it until its end.
 #[derive(Debug)]
-struct Executor {
-    runner: Arc<StatementRunner>,
-    acquisitions: Arc<Groups<Acquisitions>>,
+pub(super) struct Executor {
+    pub(super) runner: Arc<StatementRunner>,
+    pub(super) acquisitions: Arc<Groups<Acquisitions>>,
     releases: Arc<Groups<Releases>>,
     extensions: Arc<Groups<Extensions>>,
 }
@@ -120,11 +117,11 @@ struct Executor {
 /// Locks in PostgreSQL.
 #[derive(Debug)]
 pub struct PostgresBackend {
-    executor: Lease<Executor>,
-    operations: Operations,
-    options: PostgresOptions,
+    pub(super) executor: Lease<Executor>,
+    pub(super) operations: Operations,
+    pub(super) options: PostgresOptions,
     /// Set once the table of locks has turned out to have no column for labels.
-    unlabelled: AtomicBool,
+    pub(super) unlabelled: AtomicBool,
     work: Work,
 }
 
@@ -197,167 +194,6 @@ impl PostgresBackend {
         Ok(())
     }
 
-    /// What a statement that stores labels gives; `None` if the table of locks is older than they are. Then the lock is
-    /// taken without them, which is better than no lock.
-    async fn labelled(
-        &self,
-        executor: &Executor,
-        subjects: &[Subject<'_>],
-        plan: &Plan<'_>,
-    ) -> Option<Result<Option<Row>, Failure>> {
-        if self.unlabelled.load(Ordering::Relaxed) {
-            return None;
-        }
-        match executor.runner.try_run(subjects, plan).await {
-            Err(failure) if failure.state() == Some("42703") => {
-                self.unlabelled.store(true, Ordering::Relaxed);
-                None
-            }
-            answer => Some(answer),
-        }
-    }
-
-    /// Tries to take one lock.
-    async fn try_one(
-        &self,
-        executor: &Executor,
-        request: &AcquireRequest,
-        claim: &Claim,
-        names: &PrimaryKeys,
-    ) -> Result<Attempted, Error> {
-        let (acquire, ttl) = (&self.operations.acquire, request.ttl);
-        let due = request.due.as_ref();
-        let subjects = [Subject::Key(&names.lock)];
-        if !request.labels.is_empty() {
-            let labels = StoredLabels::of(&request.labels, Some(&claim.lock_id));
-            let plan = acquire.plan(claim, ttl, names, due, Some(&labels));
-            if let Some(answer) = self.labelled(executor, &subjects, &plan).await {
-                return acquire::outcome(claim, answer?.as_ref());
-            }
-        }
-        if due.is_some() {
-            let plan = acquire.plan(claim, ttl, names, due, None);
-            let answer = executor.runner.try_run(&subjects, &plan).await;
-            let row = answer.map_err(|failure| {
-                // The column that is missing may be none of labels.
-                self.unlabelled.store(false, Ordering::Relaxed);
-                mark::to_error(failure)
-            })?;
-            return acquire::outcome(claim, row.as_ref());
-        }
-        let named = || NamedRequest::new(claim, ttl, names);
-        if let Some(outcome) = executor.acquisitions.join(named).await? {
-            return Ok(Attempted::Done(outcome));
-        }
-        let plan = acquire.plan(claim, ttl, names, None, None);
-        acquire::outcome(claim, executor.runner.run(&subjects, &plan).await?.as_ref())
-    }
-
-    /// Tries to take all that is claimed; `None` if somebody else came between.
-    async fn try_all(
-        &self,
-        executor: &Executor,
-        request: &AcquireRequest,
-    ) -> Result<Option<AcquireOutcome>, Error> {
-        let (acquire, ttl) = (&self.operations.acquire_all, request.ttl);
-        let claims = &request.claims;
-        let claimed = Claimed::new(claims)?;
-        let subjects = claims.iter().map(|claim| Subject::Key(claim.key.as_str()));
-        let subjects = subjects.collect::<Vec<_>>();
-        let mut answer = None;
-        if !request.labels.is_empty() {
-            let labels = StoredLabels::of(&request.labels, None);
-            let plan = acquire.plan(&claimed, ttl, Some(&labels));
-            answer = self.labelled(executor, &subjects, &plan).await;
-        }
-        let answer = match answer {
-            Some(answer) => answer,
-            None => {
-                let plan = acquire.plan(&claimed, ttl, None);
-                executor.runner.try_run(&subjects, &plan).await
-            }
-        };
-        match answer {
-            // The statement has found, while it wrote, a lock that was written beside its counter.
-            Err(failure) if failure.state() == Some("22P02") => Ok(None),
-            answer => acquire_all::outcome(claims, answer?.as_ref()),
-        }
-    }
-
-    /// Tries until nobody comes between. Each time, somebody else was granted one of the locks.
-    async fn attempt(
-        &self,
-        executor: &Executor,
-        request: &AcquireRequest,
-        limit: &Limit,
-    ) -> Result<AcquireOutcome, Error> {
-        let one = match request.claims.as_slice() {
-            [claim] if claim.slots.is_none() => Some((claim, PrimaryKeys::new(&claim.key)?)),
-            _ => None,
-        };
-        loop {
-            let attempted = match &one {
-                Some((claim, names)) => self.try_one(executor, request, claim, names).await?,
-                None => Attempted::Expired,
-            };
-            let outcome = match attempted {
-                Attempted::Done(outcome) => Some(outcome),
-                Attempted::Overtaken => None,
-                Attempted::Expired => {
-                    let outcome = Box::pin(self.try_all(executor, request)).await?;
-                    match (&request.due, &one, outcome) {
-                        (
-                            Some(due),
-                            Some((_, names)),
-                            Some(outcome @ AcquireOutcome::Acquired(_)),
-                        ) => {
-                            let held =
-                                Box::pin(self.while_due(executor, request, due, names, outcome));
-                            // The lock is taken: after a failure it has to be given back.
-                            Some(held.await.map_err(Error::with_unknown_outcome)?)
-                        }
-                        (_, _, outcome) => outcome,
-                    }
-                }
-            };
-            match outcome {
-                Some(outcome) => return Ok(outcome),
-                None if Instant::now() < limit.at => {}
-                None => return Err(overtaken()),
-            }
-        }
-    }
-
-    /// Gives a lock that was taken over back if something was done for its period meanwhile. The statement that takes over
-    /// looks at no marks; while the lock is held, nobody else stores one.
-    async fn while_due(
-        &self,
-        executor: &Executor,
-        request: &AcquireRequest,
-        due: &Due,
-        names: &PrimaryKeys,
-        outcome: AcquireOutcome,
-    ) -> Result<AcquireOutcome, Error> {
-        match self.read_mark(executor, names).await? {
-            Some(mark) if !due.is_after(&mark.due) => {
-                self.release_alone(executor, &request.lock_ids()).await?;
-                Ok(AcquireOutcome::Done(mark))
-            }
-            _ => Ok(outcome),
-        }
-    }
-
-    async fn acquire(&self, request: &AcquireRequest) -> Result<AcquireOutcome, Error> {
-        let executor = self.executor.get()?;
-        let own = || Arc::new(Limit::after(self.options.operation_timeout));
-        let limit = request.limit.clone().unwrap_or_else(own);
-        let attempt = self.attempt(&executor, request, &limit);
-        let blocked = &self.operations.blocked;
-        blocked
-            .watch(&executor.runner, &request.claims, &limit, attempt)
-            .await
-    }
-
     async fn release(&self, lock_ids: &Batch<LockId>) -> Result<Batch<ReleaseOutcome>, Error> {
         let executor = self.executor.get()?;
         let joined = executor.releases.join(|| lock_ids.clone()).await?;
@@ -374,7 +210,7 @@ impl PostgresBackend {
         Ok(found.into_iter().flatten().collect())
     }
 
-    async fn release_alone(
+    pub(super) async fn release_alone(
         &self,
         executor: &Executor,
         lock_ids: &[LockId],
@@ -383,27 +219,29 @@ impl PostgresBackend {
         let subjects = quota::rows(lock_ids);
         if let [lock_id] = lock_ids {
             let plan = release.plan(lock_id, durable);
-            let row = self.run_on_rows(executor, &subjects, &plan).await?;
+            let running = executor.runner.run(&subjects, &plan);
+            let row = self.on_rows(executor, &subjects, running).await?;
             return Ok(Batch::from([release::outcome(lock_id, row.as_ref())?]));
         }
         let listed = reply::joined(lock_ids);
         let plan = release.plan_several(&listed, durable);
-        let row = self.run_on_rows(executor, &subjects, &plan).await?;
+        let running = executor.runner.run(&subjects, &plan);
+        let row = self.on_rows(executor, &subjects, running).await?;
         release::outcomes(lock_ids, row.as_ref())
     }
 
-    /// Runs a statement that frees locks: it waits for a transaction that has locked their rows, and says so if that takes
-    /// too long.
-    async fn run_on_rows(
+    /// What a statement gives that frees locks: it waits for a transaction that has locked their rows, and this says so if
+    /// that takes too long.
+    async fn on_rows(
         &self,
         executor: &Executor,
         rows: &[Subject<'_>],
-        plan: &Plan<'_>,
+        running: impl Future<Output = Result<Option<Row>, Error>>,
     ) -> Result<Option<Row>, Error> {
-        let runner = executor.runner.as_ref();
-        let running = runner.run(rows, plan);
         let (blocked, limit) = (&self.operations.blocked, self.options.operation_timeout);
-        blocked.watch_rows(runner, rows, limit, running).await
+        blocked
+            .watch_rows(&executor.runner, rows, limit, running)
+            .await
     }
 
     async fn finish(&self, lock_id: &LockId, done: &Finish) -> Result<ReleaseOutcome, Error> {
@@ -411,14 +249,17 @@ impl PostgresBackend {
         let names = PrimaryKeys::new(&done.key)?;
         let plan = self.operations.release.plan_done(lock_id, done, &names);
         let subjects = quota::rows(slice::from_ref(lock_id));
-        let row = executor.runner.try_run(&subjects, &plan).await;
-        let row = row.map_err(mark::to_error)?;
+        let running = async {
+            let row = executor.runner.try_run(&subjects, &plan).await;
+            row.map_err(mark::to_error)
+        };
+        let row = self.on_rows(&executor, &subjects, running).await?;
         let outcome = release::outcome(lock_id, row.as_ref())?;
-        if outcome != ReleaseOutcome::Absent(Absence::NotFound) {
+        if outcome == ReleaseOutcome::Released {
             return Ok(outcome);
         }
-        // A try before, whose answer was lost, may have stored it and freed the lock. Only a statement that begins now
-        // shows what has come since the one above began.
+        // A try before, whose answer was lost, may have stored it and freed the lock, or a transaction of the holder's. Only a
+        // statement that begins now shows what has come since the one above began.
         let is_own = |mark: DoneMark| mark.lock_id == *lock_id && mark.due == done.due;
         Ok(
             match self.read_mark(&executor, &names).await?.is_some_and(is_own) {
@@ -443,7 +284,7 @@ impl PostgresBackend {
         mark::outcome(row.map_err(mark::to_error)?.as_ref())
     }
 
-    async fn read_mark(
+    pub(super) async fn read_mark(
         &self,
         executor: &Executor,
         names: &PrimaryKeys,
@@ -498,7 +339,8 @@ impl PostgresBackend {
         let name = lock_name(key)?;
         let plan = self.operations.force_release.plan(&name);
         let rows = [Subject::Row(&name)];
-        let row = self.run_on_rows(&executor, &rows, &plan).await?;
+        let running = executor.runner.run(&rows, &plan);
+        let row = self.on_rows(&executor, &rows, running).await?;
         force_release::outcome(row.as_ref())
     }
 
@@ -514,13 +356,6 @@ impl PostgresBackend {
         let transport = executor.runner.connections.transport.as_ref();
         Ok(vec![facts::facts(transport, &self.options.tables).await?])
     }
-}
-
-fn overtaken() -> Error {
-    Error::new(
-        ErrorKind::NetworkTimeout,
-        "others were granted one of the locks each time that this call was about to get them",
-    )
 }
 
 #[async_trait]
@@ -559,8 +394,9 @@ impl Backend for PostgresBackend {
         })
     }
 
-    fn check(&self, lock_ids: &[LockId]) -> Result<LockCheck, Error> {
-        guard::check(&self.options.tables, lock_ids)
+    fn check(&self, lock_ids: &[LockId], done: Option<&Finish>) -> Result<LockCheck, Error> {
+        let checks = self.operations.checks.as_ref();
+        checks.map_err(Error::clone)?.of(lock_ids, done)
     }
 
     fn watch(&self, claim: &Claim) -> Option<Watch> {

@@ -44,6 +44,7 @@
 
 // Files depend in one direction: statements, settings and errors, connection/, wakeups/, and what runs the statements of
 // operations/: runner, group, backend.
+mod acquiring;
 mod backend;
 mod blocked;
 mod config;

@@ -4,8 +4,10 @@ use std::sync::Arc;
 
 use syncguard::postgres::{PostgresBackend, Tables};
 use syncguard::{
-    Backend, DoneMark, Due, ErrorKind, MarkChange, OnceOptions, OnceOutcome, Operation, Owner, once,
+    Backend, DoneMark, Due, ErrorKind, MarkChange, OnceGuard, OnceOptions, OnceOutcome, Operation,
+    Owner, once,
 };
+use syncguard_clients::tokio_postgres::done as done_in;
 
 use crate::canonical::Canonical;
 use crate::labels::older_tables;
@@ -22,6 +24,9 @@ tests![
     the_order_is_that_of_bytes_whatever_the_columns_collation,
     a_mark_that_comes_while_an_acquisition_waits_is_seen,
     a_release_of_a_lock_that_is_gone_stores_nothing,
+    what_is_done_is_stored_with_the_transaction_or_not_at_all,
+    a_stale_holder_stores_nothing_in_a_transaction,
+    what_was_committed_is_done_though_the_lock_is_lost,
 ];
 
 fn due(text: &str) -> Due {
@@ -32,11 +37,15 @@ async fn ask(backend: &Arc<dyn Backend>, period: &str) -> Result<OnceOutcome, sy
     once(backend, &key("k"), due(period), &OnceOptions::default()).await
 }
 
-async fn done(backend: &Arc<dyn Backend>, period: &str) {
+async fn granted(backend: &Arc<dyn Backend>, period: &str) -> OnceGuard {
     match ask(backend, period).await.unwrap() {
-        OnceOutcome::Granted(run) => run.done().await.unwrap(),
+        OnceOutcome::Granted(run) => run,
         other => panic!("{other:?}"),
     }
+}
+
+async fn done(backend: &Arc<dyn Backend>, period: &str) {
+    granted(backend, period).await.done().await.unwrap();
 }
 
 async fn change(backend: &Arc<dyn Backend>, change: MarkChange) -> Option<DoneMark> {
@@ -161,11 +170,80 @@ async fn a_mark_that_comes_while_an_acquisition_waits_is_seen() {
 
 async fn a_release_of_a_lock_that_is_gone_stores_nothing() {
     let (ours, _) = opened().await;
-    let OnceOutcome::Granted(run) = ask(&ours, "1").await.unwrap() else {
-        panic!("not granted");
-    };
+    let run = granted(&ours, "1").await;
     ours.force_release(&key("k")).await.unwrap();
     let error = run.done().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::LockLost);
     assert_eq!(change(&ours, MarkChange::Keep).await, None);
+}
+
+/// Lets the time of all locks be over.
+async fn expire(tables: &Tables) {
+    let sql = format!("UPDATE {} SET expires_at_ms = 1", tables.locks());
+    server().client().await.batch_execute(&sql).await.unwrap();
+}
+
+async fn what_is_done_is_stored_with_the_transaction_or_not_at_all() {
+    let (ours, tables) = opened().await;
+    let run = granted(&ours, "1").await;
+    let mut client = server().client().await;
+    let given_up = client.transaction().await.unwrap();
+    done_in(&run, &given_up).await.unwrap();
+    given_up.rollback().await.unwrap();
+    assert_eq!(change(&ours, MarkChange::Keep).await, None);
+    let transaction = client.transaction().await.unwrap();
+    done_in(&run, &transaction).await.unwrap();
+    assert_eq!(change(&ours, MarkChange::Keep).await, None);
+    // Nobody changes whose lock it is before it ends.
+    let taken = format!(
+        "SET lock_timeout = 100; UPDATE {} SET lock_id = 'another'",
+        tables.locks()
+    );
+    let refused = server().client().await.batch_execute(&taken).await;
+    assert_eq!(refused.unwrap_err().code().unwrap().code(), "55P03");
+    transaction.commit().await.unwrap();
+    let stored = change(&ours, MarkChange::Keep).await.unwrap();
+    assert_eq!(
+        (stored.due.clone(), &stored.lock_id),
+        (due("1"), &run.lock_ids()[0])
+    );
+    run.done().await.unwrap();
+    assert_eq!(change(&ours, MarkChange::Keep).await, Some(stored));
+    acquire(ours.as_ref(), "k").await;
+}
+
+async fn a_stale_holder_stores_nothing_in_a_transaction() {
+    let (ours, tables) = opened().await;
+    let run = granted(&ours, "1").await;
+    expire(&tables).await;
+    let mut client = server().client().await;
+    let transaction = client.transaction().await.unwrap();
+    let error = done_in(&run, &transaction).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::LockLost);
+    assert!(transaction.execute("SELECT 1", &[]).await.is_err());
+    transaction.rollback().await.unwrap();
+    assert_eq!(change(&ours, MarkChange::Keep).await, None);
+    let error = run.done().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::LockLost);
+    done(&ours, "1").await;
+}
+
+async fn what_was_committed_is_done_though_the_lock_is_lost() {
+    let (ours, tables) = opened().await;
+    let mut client = server().client().await;
+    for (period, taken_over) in [("1", false), ("2", true)] {
+        let run = granted(&ours, period).await;
+        let transaction = client.transaction().await.unwrap();
+        done_in(&run, &transaction).await.unwrap();
+        transaction.commit().await.unwrap();
+        expire(&tables).await;
+        if taken_over {
+            acquire(ours.as_ref(), "k").await;
+        }
+        run.lose(syncguard::Error::new(ErrorKind::LockLost, "paused"));
+        run.done().await.unwrap();
+        let outcome = ask(&ours, period).await.unwrap();
+        assert!(matches!(outcome, OnceOutcome::Done(_)), "{outcome:?}");
+        ours.force_release(&key("k")).await.unwrap();
+    }
 }

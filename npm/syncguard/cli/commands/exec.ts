@@ -325,7 +325,7 @@ async function runCommand(
     held.signal.removeEventListener("abort", onLost);
     const isDone = settings.due !== undefined && code === 0 && stopped === undefined;
     if (isDone && lease !== undefined) {
-      if (await finish(backend, lease, settings.due)) return code;
+      if (await finish(backend, lease)) return code;
     } else if (stopped === undefined && (await release(held, out))) return code;
     await stopped;
     // Of several locks, the others are still there.
@@ -348,9 +348,9 @@ function lossOf({ signal }: Held): string {
 }
 
 /** Releases the lock and stores that it is done; gives whether it was ours until then. */
-async function finish(backend: Backend, lease: Lease, due: string): Promise<boolean> {
+async function finish(backend: Backend, lease: Lease): Promise<boolean> {
   try {
-    return (await lease.finish(backend, due, () => undefined)).ok;
+    return (await lease.finish(backend, () => undefined)).ok;
   } catch (error) {
     const failed = toCliError(error);
     const message = `${failed.message}: the command has ended with 0, and it may not be stored that it is done`;

@@ -60,32 +60,43 @@ pub(in crate::firestore) fn decide_done(
     let document_id = DocumentIds::of(&done.key)?.mark();
     let mark = found.mark_of(&document_id)?;
     let lock = found.lock()?;
+    // By a try before, whose answer was lost, or in a transaction of the holder's.
+    let is_stored = mark
+        .as_ref()
+        .is_some_and(|mark| mark.due == done.due && mark.lock_id == *lock_id);
+    let of = |is_done, absence| match is_done {
+        true => ReleaseOutcome::Released,
+        false => ReleaseOutcome::Absent(absence),
+    };
     let Some(lock) = lock.filter(|lock| lock.lock_id == lock_id.as_str()) else {
-        let is_own = |mark: DoneMark| mark.due == done.due && mark.lock_id == *lock_id;
-        return Ok(Decision::answer(match mark.is_some_and(is_own) {
-            // By a try before, whose answer was lost.
-            true => ReleaseOutcome::Released,
-            false => ReleaseOutcome::Absent(Absence::NotFound),
-        }));
+        return Ok(Decision::answer(of(is_stored, Absence::NotFound)));
     };
     let is_live = lock.is_live(now_ms);
-    let mut decision = Decision::answer(match is_live {
-        true => ReleaseOutcome::Released,
-        false => ReleaseOutcome::Absent(Absence::Expired),
-    });
+    let mut decision = Decision::answer(of(is_live || is_stored, Absence::Expired));
     decision.writes.push(delete(&lock));
-    if is_live && mark.is_none_or(|mark| done.due.is_after(&mark.due)) {
+    if let Some(mark) = mark_after(mark.as_ref(), done, lock_id, now_ms).filter(|_| is_live) {
         decision.writes.push(Write::SetMark {
             document_id,
-            mark: Some(DoneMark {
-                due: done.due.clone(),
-                done_at_ms: now_ms,
-                lock_id: lock_id.clone(),
-            }),
+            mark: Some(mark),
             key: done.key.clone(),
         });
     }
     Ok(decision)
+}
+
+/// What is to be stored once something is done under a lock that is held; `None` if a later period is there.
+pub fn mark_after(
+    found: Option<&DoneMark>,
+    done: &Finish,
+    lock_id: &LockId,
+    now_ms: i64,
+) -> Option<DoneMark> {
+    let is_next = found.is_none_or(|mark| done.due.is_after(&mark.due));
+    is_next.then(|| DoneMark {
+        due: done.due.clone(),
+        done_at_ms: now_ms,
+        lock_id: lock_id.clone(),
+    })
 }
 
 #[cfg(test)]

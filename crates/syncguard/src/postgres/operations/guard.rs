@@ -3,9 +3,12 @@
 use crate::check::LockCheck;
 use crate::error::{Error, ErrorKind};
 use crate::lock_id::LockId;
+use crate::postgres::names::PrimaryKeys;
+use crate::postgres::operations::mark::{KEEP_LATER, LACKS_COLUMNS};
 use crate::postgres::reply;
 use crate::postgres::schema::IndexNames;
 use crate::postgres::tables::Tables;
+use crate::request::Finish;
 use crate::time::TIME_TOLERANCE_MS;
 
 /// With this the server begins what it says of locks that are not held.
@@ -15,26 +18,74 @@ const LOST: &str =
 /// What it says where the index is missing, or is of no use.
 const NO_INDEX: &str = "InvalidArgument: the table of locks lacks its unique index on lock_id, without which nothing can be guarded";
 
-/// The statement that fails, and the transaction with it, unless these locks are held.
-///
-/// # Errors
-/// `InvalidArgument` for a table name whose index names would be too long.
-pub(in crate::postgres) fn check(tables: &Tables, lock_ids: &[LockId]) -> Result<LockCheck, Error> {
-    let names = IndexNames::new(tables)?;
-    let sql = names
-        .write_into(statement(include_str!("guard.sql")))
-        .replace("{no_index}", NO_INDEX)
-        .replace("{lost}", LOST)
-        .replace("{tolerance}", &TIME_TOLERANCE_MS.to_string());
-    Ok(LockCheck {
-        text: tables.write_into(&sql),
-        values: vec![reply::joined(lock_ids)],
-    })
+/// Whether the index is missing, or of no use. The catalogue says so, for which it takes as long as all the rest. So a session
+/// asks it once, and then has the number of the index in a setting: an index keeps its number as long as it is what it is.
+const INDEX_IS_MISSING: &str = "(to_regclass('{lock_id_index}')::oid::text = current_setting('syncguard.lock_id_index', true)) IS NOT TRUE
+      AND (
+        SELECT set_config('syncguard.lock_id_index', indexrelid::text, false)
+        FROM pg_index
+        WHERE indexrelid = to_regclass('{lock_id_index}') AND indrelid = '{locks}'::regclass
+          AND indisunique AND indisvalid AND indpred IS NULL AND indnkeyatts = 1
+      ) IS NULL";
+
+/// The statements that fail, and the transaction with them, unless locks are held.
+#[derive(Debug)]
+pub(in crate::postgres) struct Checks {
+    held: String,
+    /// Of one lock; stores in the same step that something is done.
+    done: String,
+}
+
+impl Checks {
+    /// For the locks in `tables`.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for a table name whose index names would be too long.
+    pub(in crate::postgres) fn new(tables: &Tables) -> Result<Self, Error> {
+        let names = IndexNames::new(tables)?;
+        let of = |file| {
+            let sql = statement(file)
+                .replace("{index_is_missing}", INDEX_IS_MISSING)
+                .replace("{keep_later}", KEEP_LATER)
+                .replace("{no_index}", NO_INDEX)
+                .replace("{lost}", LOST)
+                .replace("{tolerance}", &TIME_TOLERANCE_MS.to_string());
+            tables.write_into(&names.write_into(&sql))
+        };
+        Ok(Self {
+            held: of(include_str!("guard.sql")),
+            done: of(include_str!("guard_done.sql")),
+        })
+    }
+
+    /// The statement for these locks.
+    pub(in crate::postgres) fn of(
+        &self,
+        lock_ids: &[LockId],
+        done: Option<&Finish>,
+    ) -> Result<LockCheck, Error> {
+        let mut values = vec![reply::joined(lock_ids)];
+        let Some(Finish { key, due }) = done else {
+            let text = self.held.clone();
+            return Ok(LockCheck { text, values });
+        };
+        let PrimaryKeys { lock, fence } = PrimaryKeys::new(key)?;
+        let (key, due) = (key.as_str().to_owned(), due.as_stored().to_owned());
+        values.extend([lock, fence, key, due]);
+        let text = self.done.clone();
+        Ok(LockCheck { text, values })
+    }
 }
 
 /// The statement without the comment before it.
 fn statement(file: &str) -> &str {
-    file.find("SELECT").map_or(file, |at| file[at..].trim_end())
+    let is_sql = |line: &str| !line.starts_with("--");
+    let start = file
+        .split_inclusive('\n')
+        .take_while(|line| !is_sql(line))
+        .map(str::len)
+        .sum::<usize>();
+    file[start..].trim_end()
 }
 
 /// What an error of the server says of the locks of a [`LockCheck`], by its SQLSTATE and its message: `LockLost`, or
@@ -43,13 +94,15 @@ pub fn check_failure(state: &str, message: &str) -> Option<Error> {
     match state {
         "42P01" => {
             return Some(Error::invalid(
-                "the transaction does not see the table of locks: it is of another database, or has another search_path",
+                "the transaction does not see the tables of locks: it is of another database, or has another search_path",
             ));
         }
         "42501" => {
-            let text = "the role of the transaction needs SELECT on the table of locks, and UPDATE on one of its columns";
+            let text = "the role of the transaction needs SELECT on the table of locks, and UPDATE on one of its columns; to store what \
+                        is done also SELECT, INSERT and UPDATE on the table of fence counters";
             return Some(Error::new(ErrorKind::AuthFailed, text));
         }
+        "42703" => return Some(Error::invalid(LACKS_COLUMNS)),
         _ => {}
     }
     // It stands among the server's own words, in whatever language.
@@ -68,28 +121,35 @@ pub fn check_failure(state: &str, message: &str) -> Option<Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::due::Due;
+    use crate::key::Key;
 
     #[test]
-    fn the_statement_has_its_names_and_no_lock_id_in_its_text() {
+    fn the_statements_have_their_names_and_no_value_in_their_text() {
         let lock_ids = [LockId::generate().unwrap(), LockId::generate().unwrap()];
-        let LockCheck { text, values } =
-            check(&Tables::new("mine", "fences").unwrap(), &lock_ids).unwrap();
-        assert!(
-            text.starts_with("SELECT") && text.contains("FROM \"mine\""),
-            "{text}"
-        );
-        assert!(
-            text.contains("'\"idx_mine_lock_id\"'") && !text.contains(['{', '}']),
-            "{text}"
-        );
-        assert!(
-            !text.contains("--") && !text.contains(lock_ids[0].as_str()),
-            "{text}"
-        );
-        assert_eq!(
-            values,
-            [format!("{},{}", lock_ids[0].as_str(), lock_ids[1].as_str())]
-        );
+        let tables = Tables::new("mine", "fences").unwrap();
+        let done = Finish {
+            key: Key::new("night").unwrap(),
+            due: Due::new("42").unwrap(),
+        };
+        let checks = Checks::new(&tables).unwrap();
+        let guard = checks.of(&lock_ids, None).unwrap();
+        let stores = checks.of(&lock_ids[..1], Some(&done)).unwrap();
+        let joined = format!("{},{}", lock_ids[0].as_str(), lock_ids[1].as_str());
+        assert_eq!(guard.values, [joined]);
+        let (key, due) = (done.key.as_str(), done.due.as_stored());
+        assert_eq!(stores.values[..1], [lock_ids[0].as_str()]);
+        assert_eq!(stores.values[3..], [key, due]);
+        for (LockCheck { text, .. }, first) in [(guard, "SELECT"), (stores, "WITH")] {
+            assert!(
+                text.starts_with(first) && text.contains("FROM \"mine\""),
+                "{text}"
+            );
+            assert!(text.contains("'\"idx_mine_lock_id\"'"), "{text}");
+            let private = [lock_ids[0].as_str(), key, due];
+            assert!(!private.iter().any(|value| text.contains(value)), "{text}");
+            assert!(!text.contains("--") && !text.contains(['{', '}']), "{text}");
+        }
     }
 
     #[test]

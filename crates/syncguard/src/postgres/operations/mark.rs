@@ -1,7 +1,7 @@
 //! For which period of a key something was done last.
 
 use crate::due::{DoneMark, Due, MarkChange};
-use crate::error::{Error, ErrorKind};
+use crate::error::Error;
 use crate::key::Key;
 use crate::lock_id::LockId;
 use crate::postgres::error::Failure;
@@ -9,6 +9,18 @@ use crate::postgres::names::PrimaryKeys;
 use crate::postgres::reply;
 use crate::postgres::statement::{Param, Plan, Row, Statement};
 use crate::postgres::tables::Tables;
+
+/// How what is done is stored beside a counter: a later period that somebody has set by force stays.
+pub(super) const KEEP_LATER: &str = "ON CONFLICT (fence_key) DO UPDATE SET
+    done_due = excluded.done_due,
+    done_at_ms = excluded.done_at_ms,
+    done_lock_id = excluded.done_lock_id
+    WHERE last.done_due IS NULL
+      OR left(last.done_due, 1) = left(excluded.done_due, 1) AND last.done_due < excluded.done_due COLLATE \"C\"";
+
+/// What is said of a table of counters that is older than the columns for what is done.
+pub(super) const LACKS_COLUMNS: &str = "the table of fence counters was made by an older version and has no columns for what is \
+                                        done once: add them with setupSchema() or `syncguard setup`";
 
 /// Tells and changes what is stored of the periods of a key.
 #[derive(Debug)]
@@ -80,12 +92,7 @@ pub(in crate::postgres) fn to_error(failure: Failure) -> Error {
     if failure.state() != Some("42703") {
         return failure.into();
     }
-    Error::new(
-        ErrorKind::InvalidArgument,
-        "the table of fence counters was made by an older version and has no columns for what is done once: add them \
-         with setupSchema() or `syncguard setup`",
-    )
-    .with_source(Error::from(failure))
+    Error::invalid(LACKS_COLUMNS).with_source(Error::from(failure))
 }
 
 #[cfg(test)]

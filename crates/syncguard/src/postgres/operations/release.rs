@@ -8,6 +8,7 @@ use crate::lock_id::LockId;
 use crate::outcome::{Absence, ReleaseOutcome};
 use crate::postgres::group::Grouped;
 use crate::postgres::names::PrimaryKeys;
+use crate::postgres::operations::mark::KEEP_LATER;
 use crate::postgres::reply;
 use crate::postgres::statement::{Param, Plan, Row, Statement};
 use crate::postgres::tables::Tables;
@@ -28,10 +29,11 @@ impl Release {
     pub fn new(tables: &Tables) -> Self {
         let columns = &["lock_id", "outcome", "commit", "told"];
         let one = Statement::telling(include_str!("release.sql"), tables, columns);
+        let done = include_str!("release_done.sql").replace("{keep_later}", KEEP_LATER);
         Self {
             one: one.urgent(),
             several: several(tables, ""),
-            done: Statement::telling(include_str!("release_done.sql"), tables, columns).urgent(),
+            done: Statement::telling(&done, tables, columns).urgent(),
         }
     }
 

@@ -21,12 +21,6 @@ freed AS (
 stored AS (
   INSERT INTO {fences} AS last (fence_key, fence, key_debug, done_due, done_at_ms, done_lock_id)
   SELECT $4, 0, $5, $6, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint, $1 FROM freed WHERE is_live
-  ON CONFLICT (fence_key) DO UPDATE SET
-    done_due = excluded.done_due,
-    done_at_ms = excluded.done_at_ms,
-    done_lock_id = excluded.done_lock_id
-    -- A later one that somebody has set by force stays.
-    WHERE last.done_due IS NULL
-      OR left(last.done_due, 1) = left(excluded.done_due, 1) AND last.done_due < excluded.done_due COLLATE "C"
+  {keep_later}
 )
 SELECT lock_id, CASE WHEN is_live THEN 'released' ELSE 'expired' END AS outcome, commit, told FROM freed

@@ -1,0 +1,191 @@
+//! How a lock, or several, are taken: which statements are tried in which order, until nobody comes between.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use tokio::time::Instant;
+
+use super::backend::{Executor, PostgresBackend};
+use super::connection::quota::Subject;
+use super::error::Failure;
+use super::names::PrimaryKeys;
+use super::operations::acquire::{Attempted, NamedRequest};
+use super::operations::acquire_all::Claimed;
+use super::operations::labels::StoredLabels;
+use super::operations::{acquire, acquire_all, mark};
+use super::statement::{Plan, Row};
+use crate::claim::Claim;
+use crate::due::Due;
+use crate::error::{Error, ErrorKind};
+use crate::outcome::AcquireOutcome;
+use crate::request::{AcquireRequest, Limit};
+
+impl PostgresBackend {
+    /// What a statement that stores labels gives; `None` if the table of locks is older than they are. Then the lock is
+    /// taken without them, which is better than no lock.
+    async fn labelled(
+        &self,
+        executor: &Executor,
+        subjects: &[Subject<'_>],
+        plan: &Plan<'_>,
+    ) -> Option<Result<Option<Row>, Failure>> {
+        if self.unlabelled.load(Ordering::Relaxed) {
+            return None;
+        }
+        match executor.runner.try_run(subjects, plan).await {
+            Err(failure) if failure.state() == Some("42703") => {
+                self.unlabelled.store(true, Ordering::Relaxed);
+                None
+            }
+            answer => Some(answer),
+        }
+    }
+
+    /// Tries to take one lock.
+    async fn try_one(
+        &self,
+        executor: &Executor,
+        request: &AcquireRequest,
+        claim: &Claim,
+        names: &PrimaryKeys,
+    ) -> Result<Attempted, Error> {
+        let (acquire, ttl) = (&self.operations.acquire, request.ttl);
+        let due = request.due.as_ref();
+        let subjects = [Subject::Key(&names.lock)];
+        if !request.labels.is_empty() {
+            let labels = StoredLabels::of(&request.labels, Some(&claim.lock_id));
+            let plan = acquire.plan(claim, ttl, names, due, Some(&labels));
+            if let Some(answer) = self.labelled(executor, &subjects, &plan).await {
+                return acquire::outcome(claim, answer?.as_ref());
+            }
+        }
+        if due.is_some() {
+            let plan = acquire.plan(claim, ttl, names, due, None);
+            let answer = executor.runner.try_run(&subjects, &plan).await;
+            let row = answer.map_err(|failure| {
+                // The column that is missing may be none of labels.
+                self.unlabelled.store(false, Ordering::Relaxed);
+                mark::to_error(failure)
+            })?;
+            return acquire::outcome(claim, row.as_ref());
+        }
+        let named = || NamedRequest::new(claim, ttl, names);
+        if let Some(outcome) = executor.acquisitions.join(named).await? {
+            return Ok(Attempted::Done(outcome));
+        }
+        let plan = acquire.plan(claim, ttl, names, None, None);
+        acquire::outcome(claim, executor.runner.run(&subjects, &plan).await?.as_ref())
+    }
+
+    /// Tries to take all that is claimed; `None` if somebody else came between.
+    async fn try_all(
+        &self,
+        executor: &Executor,
+        request: &AcquireRequest,
+    ) -> Result<Option<AcquireOutcome>, Error> {
+        let (acquire, ttl) = (&self.operations.acquire_all, request.ttl);
+        let claims = &request.claims;
+        let claimed = Claimed::new(claims)?;
+        let subjects = claims.iter().map(|claim| Subject::Key(claim.key.as_str()));
+        let subjects = subjects.collect::<Vec<_>>();
+        let mut answer = None;
+        if !request.labels.is_empty() {
+            let labels = StoredLabels::of(&request.labels, None);
+            let plan = acquire.plan(&claimed, ttl, Some(&labels));
+            answer = self.labelled(executor, &subjects, &plan).await;
+        }
+        let answer = match answer {
+            Some(answer) => answer,
+            None => {
+                let plan = acquire.plan(&claimed, ttl, None);
+                executor.runner.try_run(&subjects, &plan).await
+            }
+        };
+        match answer {
+            // The statement has found, while it wrote, a lock that was written beside its counter.
+            Err(failure) if failure.state() == Some("22P02") => Ok(None),
+            answer => acquire_all::outcome(claims, answer?.as_ref()),
+        }
+    }
+
+    /// Tries until nobody comes between. Each time, somebody else was granted one of the locks.
+    async fn attempt(
+        &self,
+        executor: &Executor,
+        request: &AcquireRequest,
+        limit: &Limit,
+    ) -> Result<AcquireOutcome, Error> {
+        let one = match request.claims.as_slice() {
+            [claim] if claim.slots.is_none() => Some((claim, PrimaryKeys::new(&claim.key)?)),
+            _ => None,
+        };
+        loop {
+            let attempted = match &one {
+                Some((claim, names)) => self.try_one(executor, request, claim, names).await?,
+                None => Attempted::Expired,
+            };
+            let outcome = match attempted {
+                Attempted::Done(outcome) => Some(outcome),
+                Attempted::Overtaken => None,
+                Attempted::Expired => {
+                    let outcome = Box::pin(self.try_all(executor, request)).await?;
+                    match (&request.due, &one, outcome) {
+                        (
+                            Some(due),
+                            Some((_, names)),
+                            Some(outcome @ AcquireOutcome::Acquired(_)),
+                        ) => {
+                            let held =
+                                Box::pin(self.while_due(executor, request, due, names, outcome));
+                            // The lock is taken: after a failure it has to be given back.
+                            Some(held.await.map_err(Error::with_unknown_outcome)?)
+                        }
+                        (_, _, outcome) => outcome,
+                    }
+                }
+            };
+            match outcome {
+                Some(outcome) => return Ok(outcome),
+                None if Instant::now() < limit.at => {}
+                None => return Err(overtaken()),
+            }
+        }
+    }
+
+    /// Gives a lock that was taken over back if something was done for its period meanwhile. The statement that takes over
+    /// looks at no marks; while the lock is held, nobody else stores one.
+    async fn while_due(
+        &self,
+        executor: &Executor,
+        request: &AcquireRequest,
+        due: &Due,
+        names: &PrimaryKeys,
+        outcome: AcquireOutcome,
+    ) -> Result<AcquireOutcome, Error> {
+        match self.read_mark(executor, names).await? {
+            Some(mark) if !due.is_after(&mark.due) => {
+                self.release_alone(executor, &request.lock_ids()).await?;
+                Ok(AcquireOutcome::Done(mark))
+            }
+            _ => Ok(outcome),
+        }
+    }
+
+    pub(super) async fn acquire(&self, request: &AcquireRequest) -> Result<AcquireOutcome, Error> {
+        let executor = self.executor.get()?;
+        let own = || Arc::new(Limit::after(self.options.operation_timeout));
+        let limit = request.limit.clone().unwrap_or_else(own);
+        let attempt = self.attempt(&executor, request, &limit);
+        let blocked = &self.operations.blocked;
+        blocked
+            .watch(&executor.runner, &request.claims, &limit, attempt)
+            .await
+    }
+}
+
+fn overtaken() -> Error {
+    Error::new(
+        ErrorKind::NetworkTimeout,
+        "others were granted one of the locks each time that this call was about to get them",
+    )
+}

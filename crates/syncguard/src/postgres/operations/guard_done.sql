@@ -1,0 +1,31 @@
+-- $1 lock id   $2 storage key   $3 fence key   $4 user key   $5 due
+--
+-- As guard.sql, for one lock, and stores that something is done under it: with the user's transaction, or not at all. An
+-- acquisition locks the row of the counter before that of the lock, so this does, too.
+WITH
+turn AS MATERIALIZED (
+  SELECT fence FROM {fences} WHERE fence_key = $3::text FOR UPDATE
+),
+held AS MATERIALIZED (
+  SELECT FROM (
+    SELECT expires_at_ms FROM {locks}
+    WHERE lock_id = $1::text AND key = $2::text AND (SELECT count(*) FROM turn) >= 0
+    FOR KEY SHARE
+    OFFSET 0
+  ) locked
+  WHERE expires_at_ms > floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint - {tolerance}
+),
+stored AS (
+  INSERT INTO {fences} AS last (fence_key, fence, key_debug, done_due, done_at_ms, done_lock_id)
+  SELECT $3::text, 0, $4::text, $5::text, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint, $1::text FROM held
+  {keep_later}
+)
+SELECT
+  CASE
+    WHEN {index_is_missing}
+      THEN ('{no_index}' || left(count(*)::text, 0))::integer::text
+    WHEN count(*) = 0
+      THEN ('{lost}' || 1 - count(*))::integer::text
+    ELSE 'done'
+  END AS guard
+FROM held
