@@ -156,7 +156,10 @@ impl JavaScriptLoop {
             if self.mailbox.has_finished() {
                 self.listener.call_from_loop(self.env);
             }
-            if self.shared.has_more.swap(false, SeqCst) {
+            if self.shared.has_more.load(SeqCst) {
+                // First whoever goes on because of that: what it asks for is written with the rest.
+                self.run_ready();
+                self.shared.has_more.store(false, SeqCst);
                 self.attend(|_| true, false);
                 self.run_ready();
             }
