@@ -59,8 +59,10 @@ function keep(settings, fleet) {
       const said = [];
       child.stderr.on("data", (text) => said.push(text));
       child.on("close", (code, signal) => {
+        // Told to end before it has begun to listen for that, it has done nothing yet.
+        const isLate = signal === "SIGTERM" && fleet.isOver;
         if (signal === "SIGKILL") fleet.kills += 1;
-        else if (code !== 0)
+        else if (code !== 0 && !isLate)
           fleet.wrong.push(`${settings.name} ended with ${code ?? signal}: ${said.join("")}`);
         resolve();
       });

@@ -180,7 +180,7 @@ async fn overlapping_sets_neither_block_nor_mix() {
     let seen = look(&client, &tables).await;
     let granted = tasks.join_all().await;
     assert!(granted.iter().all(|times| *times > 5), "{granted:?}");
-    assert!(seen > 100, "{seen}");
+    assert!(seen > 20, "{seen}");
     let left = format!("SELECT count(*) FROM {}", tables.locks());
     assert_eq!(
         client.query_one(&left, &[]).await.unwrap().get::<_, i64>(0),

@@ -140,6 +140,13 @@ fn read_log(folder: &Path) -> Vec<Entry> {
         .collect()
 }
 
+/// Who was granted a lock, if nothing has been noted since.
+fn holder(folder: &Path) -> Option<usize> {
+    let text = std::fs::read_to_string(log(folder)).unwrap();
+    let (worker, event) = text.lines().last()?.split_once(' ')?;
+    event.starts_with("got").then(|| worker.parse().unwrap())
+}
+
 fn random(below: usize) -> usize {
     let number = usize::try_from(SysRng.try_next_u32().unwrap()).unwrap();
     number % below
@@ -172,10 +179,15 @@ impl Workers {
         });
     }
 
-    /// Kills one and starts it again; `false` if all are done.
-    fn kill_one(&mut self) -> bool {
+    /// Kills that one, or else any, and starts it again; `false` if all are done.
+    fn kill_one(&mut self, chosen: Option<usize>) -> bool {
         self.reap();
-        let Some(&worker) = self.running.keys().nth(random(self.running.len().max(1))) else {
+        let chosen = chosen.filter(|worker| self.running.contains_key(worker));
+        let any = || {
+            let at = random(self.running.len().max(1));
+            self.running.keys().nth(at).copied()
+        };
+        let Some(worker) = chosen.or_else(any) else {
             return false;
         };
         let mut child = self.running.remove(&worker).unwrap();
@@ -208,7 +220,9 @@ fn torture() {
     // At any moment: while they open the file, write, hold a lock, or close.
     while kills < KILLS {
         std::thread::sleep(Duration::from_millis(20 + random(80) as u64));
-        if !workers.kill_one() {
+        // Every fourth one holds a lock, which on a busy machine they do for a small part of their time.
+        let holder = (kills % 4 == 0).then(|| (0..1000).find_map(|_| holder(folder.path())));
+        if !workers.kill_one(holder.flatten()) {
             break;
         }
         kills += 1;

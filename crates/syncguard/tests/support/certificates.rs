@@ -48,18 +48,27 @@ impl Certificates {
     pub(crate) fn by_openssl(options: &[&str], time: Option<&str>) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let [cert, key] = ["cert.pem", "key.pem"].map(|name| folder.path().join(name));
-        let mut command = match time {
-            None => Command::new("openssl"),
-            Some(time) => {
-                let mut command = Command::new("faketime");
-                command.args([time, "openssl"]);
-                command
-            }
+        let run = || {
+            let mut command = match time {
+                None => Command::new("openssl"),
+                Some(time) => {
+                    let mut command = Command::new("faketime");
+                    command.args([time, "openssl"]);
+                    command
+                }
+            };
+            command.args(["req", "-x509", "-newkey", "rsa:2048", "-nodes"]);
+            command.args(["-subj", "/CN=locks.example"]).args(options);
+            command.arg("-out").arg(&cert).arg("-keyout").arg(&key);
+            command.output().expect("openssl cannot be run")
         };
-        command.args(["req", "-x509", "-newkey", "rsa:2048", "-nodes"]);
-        command.args(["-subj", "/CN=locks.example"]).args(options);
-        command.arg("-out").arg(&cert).arg("-keyout").arg(&key);
-        let output = command.output().expect("openssl cannot be run");
+        // faketime names a semaphore by the number of its process, and one that was killed has left its own behind.
+        let mut output = run();
+        for _ in 0..4 {
+            if !output.status.success() {
+                output = run();
+            }
+        }
         assert!(output.status.success(), "{output:?}");
         let text = std::fs::read_to_string(cert).unwrap();
         Self {

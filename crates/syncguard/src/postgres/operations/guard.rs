@@ -28,10 +28,19 @@ const INDEX_IS_MISSING: &str = "(to_regclass('{lock_id_index}')::oid::text = cur
           AND indisunique AND indisvalid AND indpred IS NULL AND indnkeyatts = 1
       ) IS NULL";
 
+/// Which row is that of the lock. The planner knows that it is one, and looks for it by the index.
+const IS_THE_LOCK: &str = "lock_id = $1::text";
+
+/// Which rows are those of several locks, in the order of their keys, so that two guards do not wait for each other. The ids are
+/// unpacked in a subquery, because the planner would plan anew each time if it knew how many they are.
+const ARE_THE_LOCKS: &str =
+    "lock_id = ANY ((SELECT string_to_array($1::text, ','))::text[])\n  ORDER BY key";
+
 /// The statements that fail, and the transaction with them, unless locks are held.
 #[derive(Debug)]
 pub(in crate::postgres) struct Checks {
-    held: String,
+    one: String,
+    several: String,
     /// Of one lock; stores in the same step that something is done.
     done: String,
 }
@@ -52,8 +61,10 @@ impl Checks {
                 .replace("{tolerance}", &TIME_TOLERANCE_MS.to_string());
             tables.write_into(&names.write_into(&sql))
         };
+        let held = of(include_str!("guard.sql"));
         Ok(Self {
-            held: of(include_str!("guard.sql")),
+            one: held.replace("{is_wanted}", IS_THE_LOCK),
+            several: held.replace("{is_wanted}", ARE_THE_LOCKS),
             done: of(include_str!("guard_done.sql")),
         })
     }
@@ -66,7 +77,10 @@ impl Checks {
     ) -> Result<LockCheck, Error> {
         let mut values = vec![reply::joined(lock_ids)];
         let Some(Finish { key, due }) = done else {
-            let text = self.held.clone();
+            let text = match lock_ids {
+                [_] => self.one.clone(),
+                _ => self.several.clone(),
+            };
             return Ok(LockCheck { text, values });
         };
         let PrimaryKeys { lock, fence } = PrimaryKeys::new(key)?;

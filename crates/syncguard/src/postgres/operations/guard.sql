@@ -4,7 +4,6 @@
 -- the transaction with it: the casts say why. (Of a constant, the planner would say so at once.) Else nobody can take the
 -- locks over, or free them, until the transaction ends: that changes or deletes a lock_id, to which a foreign key might
 -- refer, as FOR KEY SHARE forbids. This rests on the unique index of lock_id. The clock is read once the rows are locked.
--- The ids are unpacked in a subquery, because the planner would plan anew each time if it knew how many they are.
 SELECT
   CASE
     WHEN {index_is_missing}
@@ -15,8 +14,7 @@ SELECT
   END AS guard
 FROM (
   SELECT expires_at_ms FROM {locks}
-  WHERE lock_id = ANY ((SELECT string_to_array($1::text, ','))::text[])
-  ORDER BY key
+  WHERE {is_wanted}
   FOR KEY SHARE
   OFFSET 0
 ) locked
