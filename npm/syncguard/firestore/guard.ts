@@ -29,10 +29,9 @@ export function guarding({ collection, fenceCollection }: FirestoreBackendOption
   const placeOf = (key: string): LockPlace =>
     callAddon(() => addon().firestoreLock(collection, fenceCollection, key));
   return (lease, direct) => {
-    const keys = lease.storedKeys;
     const guard: FirestoreGuard = {
       guard: async (tx) => {
-        await check(openedIn(tx), lease, keys.map(placeOf), [], direct);
+        await check(openedIn(tx), lease, lease.storedKeys.map(placeOf), [], direct);
       },
     };
     const { due } = lease;
@@ -40,7 +39,8 @@ export function guarding({ collection, fenceCollection }: FirestoreBackendOption
     const done: FirestoreDone = {
       done: async (tx) => {
         const opened = openedIn(tx);
-        const [key, place] = [keys[0] as string, placeOf(keys[0] as string)];
+        const [key] = lease.storedKeys as [string];
+        const place = placeOf(key);
         const mark = opened.document(place.markCollection, place.markId);
         const [stored] = await check(opened, lease, [place], [mark], direct);
         lease.mayBeDone = true;

@@ -1,7 +1,7 @@
 /** How stores name slots: docs/format.md, "Slots". */
 
 /** Stands between a key and the number of a slot. */
-export const SLOT_MARK = "\u037e";
+const SLOT_MARK = "\u037e";
 
 /** What a store has as the key of a lock. */
 export function storedKey({ key, slot }: { key: string; slot: number | null }): string {

@@ -49,10 +49,10 @@ export function guarding(store: Store): StoreMembersOf {
     const check = both(() => store.check(lease.lockId));
     const guard: PostgresGuard = { guard: check.run, guardQuery: check.query };
     const { due } = lease;
-    const [key] = lease.storedKeys;
     if (due === undefined) return guard;
     const storing = both(() => {
       lease.mayBeDone = true;
+      const [key] = lease.storedKeys;
       return store.check(lease.lockId, key, due);
     });
     const done: PostgresDone = { done: storing.run, doneQuery: storing.query };
