@@ -13,12 +13,12 @@
 //   --json FILE      where to write all samples, from which bench/alternatives/page.mjs writes the page
 
 import { existsSync } from "node:fs";
-import { constants, cpus, loadavg } from "node:os";
+import { cpus, loadavg } from "node:os";
 import { join, resolve } from "node:path";
 import { parseArgs } from "node:util";
 import { build, install } from "../scripts/lib/build.mjs";
 import { root } from "../scripts/lib/paths.mjs";
-import { main } from "../scripts/lib/run.mjs";
+import { exitOnSignals, main } from "../scripts/lib/run.mjs";
 import { needServers } from "../scripts/lib/servers.mjs";
 import { complaint, keepAwake } from "./lib/busy.mjs";
 
@@ -83,10 +83,7 @@ await main(async () => {
   await needServers();
   if (names.includes("alternatives")) await install(join(root, "bench", "alternatives"));
 
-  // Servers and loops end when this process exits, which a signal alone does not make it do in order.
-  for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"]) {
-    process.once(signal, () => process.exit(128 + constants.signals[signal]));
-  }
+  exitOnSignals();
   const [load] = loadavg();
   const end = busy ? await keepAwake() : () => undefined;
   const autogroups = busy ? complaint() : undefined;

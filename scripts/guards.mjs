@@ -6,7 +6,7 @@ import { startServer as startPostgres, USER } from "../bench/postgres/server.mjs
 import { startServer as startRedis } from "../bench/redis/server.mjs";
 import { addUnderLocks } from "../verify/guards/run.mjs";
 import { build } from "./lib/build.mjs";
-import { main } from "./lib/run.mjs";
+import { exitOnSignals, main } from "./lib/run.mjs";
 import { needServers } from "./lib/servers.mjs";
 
 const STORES = {
@@ -29,6 +29,7 @@ await main(async () => {
     process.argv.slice(2);
   await needServers();
   await build();
+  exitOnSignals();
   let isRight = true;
   for (const name of names.split(",")) {
     const start = STORES[name];

@@ -10,7 +10,7 @@
 import { join } from "node:path";
 import { build as buildPackage, buildEmulator, install, needCompilers } from "./lib/build.mjs";
 import { target } from "./lib/paths.mjs";
-import { main, must, run } from "./lib/run.mjs";
+import { exitOnSignals, main, must, run } from "./lib/run.mjs";
 import { needServers } from "./lib/servers.mjs";
 import { runLeaders } from "../verify/leader/run.mjs";
 import { runPeriods } from "../verify/once/run.mjs";
@@ -21,6 +21,7 @@ const ALL = "redis,redis-cluster,postgres,sqlite,firestore";
 
 await main(async () => {
   const words = process.argv.slice(2);
+  exitOnSignals();
   if (words[0] === "matrix") return await matrix(words.slice(1));
   if (words[0] === "lead") return await leaders(words.slice(1));
   if (words[0] === "once") return await periods(words.slice(1));

@@ -2,6 +2,7 @@
 
 import { spawn } from "node:child_process";
 import { accessSync, constants } from "node:fs";
+import { constants as osConstants } from "node:os";
 import { delimiter, join } from "node:path";
 import { root, target } from "./paths.mjs";
 
@@ -77,5 +78,18 @@ export async function main(task) {
   } catch (error) {
     console.error(error instanceof Error && !process.env.DEBUG ? error.message : error);
     process.exitCode = 1;
+  }
+}
+
+/**
+ * Makes a signal end this process as an exit does. What it has started, such as servers, is stopped when it exits, which a signal
+ * alone does not make it do; and a run without a result says why it has none.
+ */
+export function exitOnSignals() {
+  for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"]) {
+    process.once(signal, () => {
+      console.error(`ended by ${signal}: there is no result`);
+      process.exit(128 + osConstants.signals[signal]);
+    });
   }
 }

@@ -23,36 +23,48 @@ export async function addUnderLocks(store, how) {
   const { transactions, processes, sums, stops, guarded, ttlMs = 250 } = how;
   const keys = Array.from({ length: sums }, (_, number) => `sum:${number}`);
   const opened = await openStore(store);
+  const holders = [];
   try {
     await opened.prepare(keys);
     const each = Math.ceil(transactions / processes);
-    const holders = Array.from({ length: processes }, (_, number) =>
-      hold({ store, keys, name: `p${number}`, transactions: each, stops, guarded, ttlMs }),
-    );
-    const reports = await Promise.all(holders);
+    for (let number = 0; number < processes; number += 1) {
+      const name = `p${number}`;
+      holders.push(hold({ store, keys, name, transactions: each, stops, guarded, ttlMs }));
+    }
+    const reports = await Promise.all(holders.map(({ report }) => report));
     const found = await Promise.all(keys.map((key) => opened.read(key)));
     return count(reports, found);
   } finally {
+    // If one has failed, the others would wait for a server that is about to be stopped.
+    for (const { kill } of holders) kill();
     await opened.close();
   }
 }
 
-/** One process, until it has made its additions. */
-async function hold(task) {
+/** One process: how to `kill` it, and its `report` once it has made its additions. */
+function hold(task) {
   const child = fork(HOLDER, [JSON.stringify(task)]);
   const kill = () => child.kill("SIGKILL");
-  process.on("exit", kill);
-  const report = { committed: [], refused: 0, failed: 0, stopped: 0 };
-  child.on("message", (message) => {
-    if (message === "stopped") {
-      report.stopped += 1;
-      setTimeout(() => child.kill("SIGCONT"), task.ttlMs + PAST_THE_END_MS);
-    } else Object.assign(report, message);
-  });
-  const [code] = await once(child, "exit");
-  process.off("exit", kill);
-  if (code !== 0) throw new Error(`a process has ended with ${code}`);
-  return report;
+  process.once("exit", kill);
+  const ended = async () => {
+    const report = { stopped: 0 };
+    child.on("message", (message) => {
+      if (message === "stopped") {
+        report.stopped += 1;
+        setTimeout(() => child.kill("SIGCONT"), task.ttlMs + PAST_THE_END_MS);
+      } else Object.assign(report, message);
+    });
+    const [code, signal] = await once(child, "exit");
+    process.off("exit", kill);
+    if (code !== 0) throw new Error(`a process has ended with ${code ?? signal}`);
+    const { committed, refused, failed } = report;
+    const made = committed && committed.length + refused + failed;
+    if (made !== task.transactions) {
+      throw new Error(`a process has ended after ${made ?? "an unknown number"} of ${task.transactions} transactions`); // prettier-ignore
+    }
+    return report;
+  };
+  return { kill, report: ended() };
 }
 
 function count(reports, found) {
