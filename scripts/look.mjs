@@ -1,5 +1,5 @@
 // npm run docs:look: every page of the site as Chromium shows it, on a telephone and on a screen, light and dark. No page may
-// scroll sideways, and no text may be too pale for its ground. The site must be built: `npm run docs`.
+// scroll sideways, no text may be too pale for its ground, and no link may lead nowhere. The site must be built: `npm run docs`.
 
 /* global document, getComputedStyle, localStorage, Node -- Chromium's. */
 
@@ -31,11 +31,27 @@ await main(async () => {
   const pages = filesUnder(site, (path) => path.endsWith(".html"))
     .map((path) => relative(site, path).split(sep).join("/"))
     .filter((page) => page !== "404.html");
-  const faults = await look(pages);
+  const faults = [...deadLinks(pages), ...(await look(pages))];
   for (const fault of faults) console.log(fault);
   console.log(`look: ${pages.length} pages, ${faults.length} faults`);
   return faults.length === 0 ? 0 : 1;
 });
+
+/** Links within the site, those of the API reference among them, whose page or heading does not exist. */
+function deadLinks(pages) {
+  const texts = new Map(pages.map((page) => [`/${page}`, readFileSync(join(site, page), "utf8")]));
+  const anchors = ([page, text]) => [...text.matchAll(/ id="([^"]+)"/g)].map(([, id]) => page + id);
+  const known = new Set([...texts].flatMap(anchors));
+  return [...texts].flatMap(([page, text]) =>
+    [...text.matchAll(/ href="([^"]+)"/g)].flatMap(([, href]) => {
+      const { origin, pathname, hash } = new URL(href, `http://site${page}`);
+      const file = pathname.endsWith("/") ? `${pathname}index.html` : pathname;
+      if (origin !== "http://site" || !file.endsWith(".html")) return [];
+      const isThere = hash ? known.has(file + decodeURIComponent(hash.slice(1))) : texts.has(file);
+      return isThere ? [] : [`${page.slice(1)}: the link ${href} leads nowhere`];
+    }),
+  );
+}
 
 /** Opens a page that shows all others, one after the other, in frames, and gives what it reports. */
 async function look(pages) {

@@ -4,7 +4,8 @@ import { expect, test } from "vitest";
 import { blocksOf, documents } from "./documents.js";
 
 const text = documents.get("docs/migrating/side-by-side.md") ?? "";
-const [table = "", ...sections] = text.split(/^## /m);
+const [table = "", ...rest] = text.split(/^## /m);
+const sections = rest.filter((section) => section.includes("```"));
 const rows = [...table.matchAll(/^\| \[(.*?)\]\(.*?\) +\| +(\d+) \| +(\d+) \| +(\d+) \|$/gm)].map(
   ([, name, ...counts]) => ({ name, counts: counts.map(Number) }),
 );

@@ -42,6 +42,8 @@ test.each([
   ["prisma", "/recipes/orm"],
   ["bullmq", "/recipes/bullmq"],
   ["idempotency", "/recipes/webhook"],
+  ["transfer", "/recipes/transfer"],
+  ["throttle", "/recipes"],
   ["redlock", "/redlock"],
   ["autoExtend", "/holding"],
 ])("%s finds %s among the first five", (word, page) => {

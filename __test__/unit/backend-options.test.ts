@@ -101,3 +101,16 @@ describe("an option that does not exist is refused with the one that was meant",
     expect(thrownLockError(create)).toMatchObject({ code: "InvalidArgument", message });
   });
 });
+
+test.each<[string, (given: never) => unknown]>([
+  ["client must be a Redis client with eval(), a URL or connection options", createRedisBackend],
+  [
+    "sql must be a postgres.js or pg client, a postgres:// URL or connection options",
+    createPostgresBackend,
+  ],
+])("%s, and a variable that is not set is named as that", (rule, create) => {
+  const message = (given: unknown) => thrownLockError(() => create(given as never)).message;
+  expect(message(undefined)).toBe(`${rule}; it is undefined: is its variable set?`);
+  expect(message("")).toBe(`${rule}; it is empty: is its variable set?`);
+  expect(message(5)).toBe(rule);
+});

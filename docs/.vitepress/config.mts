@@ -19,105 +19,84 @@ const ENTRY_POINTS = [
 const documents = resolve(import.meta.dirname, "..");
 const repository = "https://github.com/syncguard-native/syncguard";
 
-/** All pages but those that another page lists. A page that does not exist is left out. */
-const sections: { text: string; items: { text: string; link: string }[] }[] = [
-  {
-    text: "Start",
-    items: [
-      { text: "Which store", link: "/stores" },
-      { text: "Redis", link: "/getting-started/redis" },
-      { text: "PostgreSQL", link: "/getting-started/postgres" },
-      { text: "Firestore", link: "/getting-started/firestore" },
-      { text: "SQLite", link: "/getting-started/sqlite" },
-      { text: "Coming from SyncGuard 2.x", link: "/migrating" },
-    ],
+/** All pages but those that another page lists, by their titles here. A page that does not exist is left out. */
+const sections: Readonly<Record<string, Readonly<Record<string, string>>>> = {
+  Start: {
+    "/stores": "Which store",
+    "/getting-started/redis": "Redis",
+    "/getting-started/postgres": "PostgreSQL",
+    "/getting-started/firestore": "Firestore",
+    "/getting-started/sqlite": "SQLite",
+    "/migrating": "Coming from SyncGuard 2.x",
   },
-  {
-    text: "Change over",
-    items: [
-      { text: "From redlock", link: "/redlock" },
-      { text: "From redlock-universal", link: "/migrating/redlock-universal" },
-      { text: "From redis-semaphore", link: "/migrating/redis-semaphore" },
-      { text: "From async-lock and SET NX", link: "/migrating/async-lock" },
-      { text: "From advisory locks", link: "/migrating/advisory-locks" },
-      { text: "From ShedLock and cron guards", link: "/migrating/cron-guards" },
-      { text: "Five programs side by side", link: "/migrating/side-by-side" },
-      { text: "Beside other libraries", link: "/alternatives" },
-    ],
+  "Change over": {
+    "/redlock": "From redlock",
+    "/migrating/redlock-universal": "From redlock-universal",
+    "/migrating/redis-semaphore": "From redis-semaphore",
+    "/migrating/async-lock": "From async-lock and SET NX",
+    "/migrating/advisory-locks": "From advisory locks",
+    "/migrating/cron-guards": "From ShedLock and cron guards",
+    "/migrating/side-by-side": "Five programs side by side",
+    "/alternatives": "Beside other libraries",
   },
-  {
-    text: "Use",
-    items: [
-      { text: "Concepts", link: "/concepts" },
-      { text: "The API by example", link: "/api" },
-      { text: "Waiting for a lock", link: "/waiting" },
-      { text: "Holding a lock", link: "/holding" },
-      { text: "Several keys", link: "/several-keys" },
-      { text: "At most N at a time", link: "/slots" },
-      { text: "One leader", link: "/leader" },
-      { text: "Guards", link: "/guards" },
-      { text: "Once per period", link: "/once" },
-      { text: "Errors", link: "/errors" },
-      { text: "Testing", link: "/testing" },
-      { text: "Bundlers", link: "/bundlers" },
-      { text: "Questions and answers", link: "/faq" },
-    ],
+  Use: {
+    "/concepts": "Concepts",
+    "/api": "The API by example",
+    "/waiting": "Waiting for a lock",
+    "/holding": "Holding a lock",
+    "/several-keys": "Several keys",
+    "/slots": "At most N at a time",
+    "/leader": "One leader",
+    "/guards": "Guards",
+    "/once": "Once per period",
+    "/errors": "Errors",
+    "/testing": "Testing",
+    "/bundlers": "Bundlers",
+    "/faq": "Questions and answers",
   },
-  {
-    text: "Recipes",
-    items: [
-      { text: "All recipes", link: "/recipes" },
-      { text: "Cron job once per period", link: "/recipes/cron" },
-      { text: "Webhook: idempotency", link: "/recipes/webhook" },
-      { text: "A job of 20 minutes", link: "/recipes/long-job" },
-      { text: "Prisma, Drizzle, Kysely, TypeORM", link: "/recipes/orm" },
-      { text: "DynamoDB and MongoDB", link: "/recipes/fences" },
-      { text: "BullMQ: a limit per group", link: "/recipes/bullmq" },
-      { text: "NestJS", link: "/recipes/nestjs" },
-      { text: "Next.js", link: "/recipes/nextjs" },
-      { text: "AWS Lambda", link: "/recipes/lambda" },
-      { text: "SIGTERM in Docker and Kubernetes", link: "/recipes/sigterm" },
-    ],
+  Recipes: {
+    "/recipes": "All recipes",
+    "/recipes/cron": "Cron job once per period",
+    "/recipes/webhook": "Webhook: idempotency",
+    "/recipes/transfer": "A transfer between two accounts",
+    "/recipes/long-job": "A job of 20 minutes",
+    "/recipes/orm": "Prisma, Drizzle, Kysely, TypeORM",
+    "/recipes/fences": "DynamoDB and MongoDB",
+    "/recipes/bullmq": "BullMQ: a limit per group",
+    "/recipes/nestjs": "NestJS",
+    "/recipes/nextjs": "Next.js",
+    "/recipes/lambda": "AWS Lambda",
+    "/recipes/sigterm": "SIGTERM in Docker and Kubernetes",
   },
-  {
-    text: "Run",
-    items: [
-      { text: "Operations", link: "/operations" },
-      { text: "Observability", link: "/observability" },
-      { text: "The command line", link: "/cli" },
-      { text: "Benchmarks", link: "/benchmarks" },
-      { text: "Reliability", link: "/reliability" },
-    ],
+  Run: {
+    "/operations": "Operations",
+    "/observability": "Observability",
+    "/cli": "The command line",
+    "/benchmarks": "Benchmarks",
+    "/reliability": "Reliability",
   },
-  {
-    text: "Reference",
-    items: ENTRY_POINTS.map((name) => ({ text: name, link: `/${REFERENCE}/${name}` })),
+  Reference: Object.fromEntries(ENTRY_POINTS.map((name) => [`/${REFERENCE}/${name}`, name])),
+  "Stores in full": {
+    "/redis": "Redis",
+    "/postgres": "PostgreSQL",
+    "/firestore": "Firestore",
+    "/sqlite": "SQLite",
+    "/format": "What is stored",
   },
-  {
-    text: "Stores in full",
-    items: [
-      { text: "Redis", link: "/redis" },
-      { text: "PostgreSQL", link: "/postgres" },
-      { text: "Firestore", link: "/firestore" },
-      { text: "SQLite", link: "/sqlite" },
-      { text: "What is stored", link: "/format" },
-    ],
+  More: {
+    "/rust": "From Rust",
+    "/forrst": "Forrst servers",
+    "/threads": "Threads",
+    "/decisions/README": "Decisions",
   },
-  {
-    text: "More",
-    items: [
-      { text: "From Rust", link: "/rust" },
-      { text: "Forrst servers", link: "/forrst" },
-      { text: "Threads", link: "/threads" },
-      { text: "Decisions", link: "/decisions/README" },
-    ],
-  },
-];
+};
 
 const isThere = (link: string): boolean => existsSync(join(documents, `${link}.md`));
-const sidebar: DefaultTheme.SidebarItem[] = sections.map(({ text, items }) => ({
+const sidebar: DefaultTheme.SidebarItem[] = Object.entries(sections).map(([text, pages]) => ({
   text,
-  items: items.filter(({ link }) => isThere(link)),
+  items: Object.entries(pages).flatMap(([link, title]) =>
+    isThere(link) ? [{ text: title, link }] : [],
+  ),
 }));
 everyPageIsListed();
 
@@ -190,7 +169,7 @@ export default defineConfig({
 
 /** Nobody finds a page that is in no list. */
 function everyPageIsListed(): void {
-  const listed = new Set(sections.flatMap(({ items }) => items.map(({ link }) => link)));
+  const listed = new Set(Object.values(sections).flatMap((pages) => Object.keys(pages)));
   for (const name of readdirSync(documents, { recursive: true, encoding: "utf8" })) {
     const page = `/${name.split(sep).join("/")}`.replace(/\.md$/, "");
     if (!name.endsWith(".md") || ["/index", `/${REFERENCE}/index`].includes(page)) continue;

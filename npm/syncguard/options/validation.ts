@@ -13,6 +13,12 @@ export function checkFunction(value: unknown, name: string): void {
   if (typeof value !== "function") throw invalid(`${name} must be a function`);
 }
 
+/** Refuses what should be a client, a URL or options: most often it is a variable of the environment that is not set. */
+export function notAClient(rule: string, given: unknown): LockError {
+  const nothing = given === undefined ? "undefined" : given === "" && "empty";
+  return invalid(nothing ? `${rule}; it is ${nothing}: is its variable set?` : rule);
+}
+
 /** Refuses anything but an object. Arrays and functions do not count as objects. */
 export function checkObject(value: unknown, name: string): asserts value is object {
   if (typeof value !== "object" || value === null || Array.isArray(value)) {

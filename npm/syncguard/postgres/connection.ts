@@ -2,7 +2,7 @@
 
 import type { PostgresHost, PostgresTlsSettings } from "../native/exports.js";
 import { backendsOwn, checkKnownOptions } from "../options/known.js";
-import { checkObject, invalid } from "../options/validation.js";
+import { checkObject, invalid, notAClient } from "../options/validation.js";
 import { readParameters, readSslObject, socketHost, type Target } from "./target.js";
 import type { PostgresConnectionOptions } from "./types.js";
 
@@ -59,8 +59,9 @@ const FOREIGN: Readonly<Record<string, string>> = {
 export function readConnection(given: unknown): Target {
   if (typeof given === "string" && given !== "") return { connection: { url: withScheme(given) } };
   if (typeof given !== "object" || given === null || Array.isArray(given)) {
-    throw invalid(
+    throw notAClient(
       "sql must be a postgres.js or pg client, a postgres:// URL or connection options",
+      given,
     );
   }
   const target: Target = { connection: {} };

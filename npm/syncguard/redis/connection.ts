@@ -4,7 +4,7 @@ import type { RedisNode, RedisSettings } from "../native/exports.js";
 import { toNumber } from "../options/clients.js";
 import { backendsOwn, checkKnownOptions } from "../options/known.js";
 import { readTls } from "../options/tls.js";
-import { invalid } from "../options/validation.js";
+import { invalid, notAClient } from "../options/validation.js";
 import type { RedisConnectionOptions } from "./types.js";
 
 /** The settings for a connection equivalent to a client's, or the name of the setting that makes that impossible. */
@@ -52,7 +52,10 @@ const FOREIGN: Readonly<Record<string, string>> = {
 export function readConnection(given: unknown): RedisSettings {
   if (typeof given === "string" && given !== "") return { url: given };
   if (typeof given !== "object" || given === null || Array.isArray(given)) {
-    throw invalid("client must be a Redis client with eval(), a URL or connection options");
+    throw notAClient(
+      "client must be a Redis client with eval(), a URL or connection options",
+      given,
+    );
   }
   if ((given as Record<string, unknown>).keyPrefix !== undefined) {
     throw invalid(
