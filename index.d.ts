@@ -958,8 +958,8 @@ interface LeadOptions extends LockLabels {
     /** Called when the lock is lost during a term. Default: the backend's, else it is printed: see {@link OnLost}. */
     onLost?: OnLost | undefined;
 }
-/** What the function of `lead()` is given. */
-type Leadership<C extends BackendCapabilities = FencingCapabilities> = {
+/** What the function of `lead()` is given; with what locks of the store can do besides, as with any lock. */
+type Leadership<C extends BackendCapabilities = FencingCapabilities> = StoreMembers<C> & {
     /** The key as given. */
     readonly key: string;
     /**

@@ -227,6 +227,24 @@ test("the handle of a callback guards, and so does what is spread of a handle", 
   await sql.begin((tx) => guard(tx));
 });
 
+test("a leader guards what it writes in its term, and not after it", async () => {
+  const key = newKey();
+  const stopping = new AbortController();
+  const refused: unknown[] = [];
+  const { signal } = stopping;
+  await backend.lead(
+    key,
+    async ({ guard }) => {
+      await sql.begin((tx) => guard(tx));
+      await backend.forceRelease(key);
+      await sql.begin((tx) => guard(tx)).catch((error: unknown) => refused.push(error));
+      stopping.abort();
+    },
+    { signal },
+  );
+  expect(refused).toMatchObject([{ code: "LockLost" }]);
+});
+
 describe("what cannot be guarded", () => {
   test.each([
     ["the instance of postgres.js", (): unknown => sql, "sql.begin() gives"],

@@ -7,6 +7,7 @@ import "./disposable.js";
 import { checkDisposal, type DisposalOptions } from "./arguments.js";
 import { systemClock } from "./clock.js";
 import { endOf, Lease } from "./lease.js";
+import { Refusals } from "./refusals.js";
 import { type Extending, internalsOf, type Releasing } from "./internals.js";
 import { releaseInBackground } from "./reports.js";
 import type {
@@ -42,7 +43,7 @@ export function readDisposal(given: DisposalOptions): DisposalOptions {
 }
 
 /** A handle, with methods. They and what results have always had are its own members, so that what is spread of it has them, too. */
-class Handle {
+class Handle extends Refusals {
   declare ok: true;
   declare lockId: string;
   declare expiresAtMs: number;
@@ -56,6 +57,7 @@ class Handle {
   readonly #disposal: DisposalOptions;
 
   constructor(lease: Lease, disposal: DisposalOptions) {
+    super();
     this.#lease = lease;
     this.#disposal = disposal;
   }
@@ -63,18 +65,6 @@ class Handle {
   /** A getter, so that a lock whose signal nobody asks for has none. */
   get signal(): AbortSignal {
     return behind(this).#lease.signal;
-  }
-
-  // Handles of the stores that can do it have their own.
-
-  async eval(): Promise<never> {
-    throw invalid("eval() is for locks in Redis");
-  }
-
-  async guard(): Promise<never> {
-    throw invalid(
-      "guard() is for locks in PostgreSQL and Firestore: docs/guards.md has what others do",
-    );
   }
 
   static is(result: object): result is Handle {
@@ -90,7 +80,6 @@ class Handle {
   }
 }
 
-// Handles compare and print as the plain objects that results have always been.
 Object.defineProperty(Handle.prototype, "constructor", { value: Object });
 
 /** The same getter for all, so that V8 can tell handles to be alike. */

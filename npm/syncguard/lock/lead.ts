@@ -20,6 +20,8 @@ import { type Cancellation, watchSignals } from "./cancellation.js";
 import { type Clock, systemClock, type Timer } from "./clock.js";
 import { disposalOf, readDisposal, type LeaseWithHandle } from "./handle.js";
 import { internalsOf } from "./internals.js";
+import type { Lease } from "./lease.js";
+import { Refusals } from "./refusals.js";
 import { reportLeadError } from "./reports.js";
 import { delayMs } from "./retry.js";
 import { LONGEST_TIMER_MS } from "./timers.js";
@@ -72,7 +74,7 @@ export async function runLeader<C extends BackendCapabilities>(
     const ending = lease.signalWith(signal);
     let failure: { error: unknown } | undefined;
     try {
-      await fn(leadershipOf(key, ending, handle));
+      await fn(leadershipOf(key, ending, handle, lease));
     } catch (error) {
       if (!isAnswerTo(ending, error)) failure = { error };
     }
@@ -139,10 +141,12 @@ function leadershipOf<C extends BackendCapabilities>(
   key: string,
   signal: AbortSignal,
   handle: AcquireOk<C>,
+  { ofStore }: Lease,
 ): Leadership<C> {
   const { fence } = handle as Partial<AcquireOk<FencingCapabilities>>;
   const term = fence === undefined ? {} : { term: Number(fence), fence };
-  return { key, signal, ...term } as Leadership<C>;
+  const leadership = { key, signal, ...term, ...ofStore };
+  return Object.assign(new Refusals(), leadership) as unknown as Leadership<C>;
 }
 
 /** Whether the function has failed with this because it was told to end. */

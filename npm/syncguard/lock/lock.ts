@@ -12,6 +12,7 @@ import { subject } from "./events.js";
 import { disposalOf, handleOver, membersOfSet, readDisposal } from "./handle.js";
 import type { Lease } from "./lease.js";
 import { type Extending, internalsOf } from "./internals.js";
+import { Refusals } from "./refusals.js";
 import type {
   AcquireOk,
   AcquisitionOptions,
@@ -160,12 +161,12 @@ export function lockHandleMembers<C extends BackendCapabilities>(
     slot?: number;
     locks?: unknown;
   };
-  const handle = {
+  const handle = Object.assign(new Refusals(), {
     expiresAtMs,
     ...(locks === undefined ? { key, lockId, fence } : membersOfSet(lease)),
     ...(slot === undefined ? {} : { slot }),
     ...lease.ofStore,
-  };
+  });
   lease.follow(handle);
   const extend: LockHandleMembers["extend"] = (ttlMs, signal) =>
     lease.extend(backend, handle, ttlMs, signal);

@@ -934,8 +934,8 @@ export interface LeadOptions extends LockLabels {
   onLost?: OnLost | undefined;
 }
 
-/** What the function of `lead()` is given. */
-export type Leadership<C extends BackendCapabilities = FencingCapabilities> = {
+/** What the function of `lead()` is given; with what locks of the store can do besides, as with any lock. */
+export type Leadership<C extends BackendCapabilities = FencingCapabilities> = StoreMembers<C> & {
   /** The key as given. */
   readonly key: string;
   /**
@@ -944,18 +944,18 @@ export type Leadership<C extends BackendCapabilities = FencingCapabilities> = {
    */
   readonly signal: AbortSignal;
 } & (C["supportsFencing"] extends true
-  ? {
-      /** The fencing token of the term: larger than that of every earlier term, in whatever process. */
-      readonly fence: Fence;
-      /** {@link fence} as a number, for logs, metrics and columns of numbers. Terms are not consecutive. */
-      readonly term: number;
-    }
-  : {
-      /** The fencing token of the term, if the backend has them. */
-      readonly fence?: Fence;
-      /** {@link fence} as a number. */
-      readonly term?: number;
-    });
+    ? {
+        /** The fencing token of the term: larger than that of every earlier term, in whatever process. */
+        readonly fence: Fence;
+        /** {@link fence} as a number, for logs, metrics and columns of numbers. Terms are not consecutive. */
+        readonly term: number;
+      }
+    : {
+        /** The fencing token of the term, if the backend has them. */
+        readonly fence?: Fence;
+        /** {@link fence} as a number. */
+        readonly term?: number;
+      });
 /** Which period `once()` is asked for, and how it takes the lock. */
 export interface OnceOptions extends LockLabels {
   /**
