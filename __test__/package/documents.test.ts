@@ -33,6 +33,7 @@ const KINDS: Readonly<Record<string, readonly string[]>> = {
   rust: [""],
   yaml: [""],
   json: [""],
+  prisma: [""],
   text: [""],
 };
 
@@ -53,6 +54,7 @@ let compiled: Ended;
 
 beforeAll(async () => {
   installed = await installForReaders();
+  for (const { code } of ofLanguage("prisma")) generatePrismaClient(code);
   for (const block of typescript) writeBlock(installed, `${nameOf(block)}.mts`, block);
   compiled = await compile(
     installed,
@@ -62,6 +64,21 @@ beforeAll(async () => {
 afterAll(() => {
   installed.remove();
 });
+
+/** What `prisma generate` does in a project. */
+function generatePrismaClient(code: string): void {
+  const project = join(root, "examples");
+  const schema = join(installed.folder, "schema.prisma");
+  writeFileSync(schema, code);
+  const prisma = join(project, "node_modules/prisma/build/index.js");
+  // Prisma would download the engine for migrations, which this command does not call. The newer versions of itself are not asked for.
+  const env = { PRISMA_SCHEMA_ENGINE_BINARY: process.execPath, CHECKPOINT_DISABLE: "1" };
+  execFileSync(process.execPath, [prisma, "generate", "--no-hints", "--schema", schema], {
+    cwd: project,
+    env: { ...process.env, ...env },
+    stdio: "pipe",
+  });
+}
 
 /** Runs a block in a folder of its own, and returns what was wrong. */
 async function run(block: Block, env: NodeJS.ProcessEnv, from = "", to = ""): Promise<unknown> {

@@ -12,6 +12,8 @@ const CLIENTS: Readonly<Record<string, readonly string[]>> = {
   examples: [
     ...["@aws-sdk/client-dynamodb", "@aws-sdk/lib-dynamodb", "async-lock", "bullmq", "croner"],
     ...["drizzle-orm", "kysely", "node-cron", "typeorm"],
+    // The last is what `prisma generate` makes.
+    ...["@prisma/adapter-pg", "@prisma/client", ".prisma"],
   ],
 };
 
