@@ -11,9 +11,9 @@ use crate::postgres::tables::Tables;
 use crate::request::Finish;
 use crate::time::TIME_TOLERANCE_MS;
 
-/// With this the server begins what it says of locks that are not held.
+/// What the server says of locks that are not held.
 const LOST: &str =
-    "LockLost: the transaction cannot be committed, because locks of it are not held any more: ";
+    "LockLost: the transaction cannot be committed, because locks of it are not held any more";
 
 /// What it says where the index is missing, or is of no use.
 const NO_INDEX: &str = "InvalidArgument: the table of locks lacks its unique index on lock_id, without which nothing can be guarded";
@@ -28,13 +28,21 @@ const INDEX_IS_MISSING: &str = "(to_regclass('{lock_id_index}')::oid::text = cur
           AND indisunique AND indisvalid AND indpred IS NULL AND indnkeyatts = 1
       ) IS NULL";
 
-/// Which row is that of the lock. The planner knows that it is one, and looks for it by the index.
-const IS_THE_LOCK: &str = "lock_id = $1::text";
+/// When the lock ends, if it is there.
+const END: &str = "SELECT expires_at_ms FROM {locks} WHERE lock_id = $1::text FOR KEY SHARE";
 
-/// Which rows are those of several locks, in the order of their keys, so that two guards do not wait for each other. The ids are
-/// unpacked in a subquery, because the planner would plan anew each time if it knew how many they are.
-const ARE_THE_LOCKS: &str =
-    "lock_id = ANY ((SELECT string_to_array($1::text, ','))::text[])\n  ORDER BY key";
+/// When the first of several locks ends, if all are there. They are locked in the order of their keys, so that two guards do not
+/// wait for each other. The ids are unpacked in a subquery, because the planner would plan anew each time if it knew how many
+/// they are.
+const FIRST_END: &str = "
+    SELECT CASE WHEN count(*) = cardinality(string_to_array($1::text, ',')) THEN min(expires_at_ms) END
+    FROM (
+      SELECT expires_at_ms FROM {locks}
+      WHERE lock_id = ANY ((SELECT string_to_array($1::text, ','))::text[])
+      ORDER BY key
+      FOR KEY SHARE
+    ) locked
+  ";
 
 /// The statements that fail, and the transaction with them, unless locks are held.
 #[derive(Debug)]
@@ -52,8 +60,9 @@ impl Checks {
     /// `InvalidArgument` for a table name whose index names would be too long.
     pub(in crate::postgres) fn new(tables: &Tables) -> Result<Self, Error> {
         let names = IndexNames::new(tables)?;
-        let of = |file| {
+        let of = |file, first_end| {
             let sql = statement(file)
+                .replace("{first_end}", first_end)
                 .replace("{index_is_missing}", INDEX_IS_MISSING)
                 .replace("{keep_later}", KEEP_LATER)
                 .replace("{no_index}", NO_INDEX)
@@ -61,11 +70,11 @@ impl Checks {
                 .replace("{tolerance}", &TIME_TOLERANCE_MS.to_string());
             tables.write_into(&names.write_into(&sql))
         };
-        let held = of(include_str!("guard.sql"));
+        let held = include_str!("guard.sql");
         Ok(Self {
-            one: held.replace("{is_wanted}", IS_THE_LOCK),
-            several: held.replace("{is_wanted}", ARE_THE_LOCKS),
-            done: of(include_str!("guard_done.sql")),
+            one: of(held, END),
+            several: of(held, FIRST_END),
+            done: of(include_str!("guard_done.sql"), ""),
         })
     }
 

@@ -23,9 +23,9 @@ stored AS (
 SELECT
   CASE
     WHEN {index_is_missing}
-      THEN ('{no_index}' || left(count(*)::text, 0))::integer::text
+      THEN concat('{no_index}')::integer::text
     WHEN count(*) = 0
-      THEN ('{lost}' || 1 - count(*))::integer::text
+      THEN concat('{lost}')::integer::text
     ELSE 'done'
   END AS guard
 FROM held
