@@ -199,10 +199,20 @@ describe("PostgreSQL", () => {
     const before = await examine(1, url, ...names);
     // The tests' server does not wait for the disk.
     expect(wrong(before)).toEqual(["durability fail"]);
+    const [guards] = named(before, "guards");
+    expect(guards).toMatchObject({ status: "ok" });
+    expect(guards?.message).toMatch(/ of app_locks; .* on app_fences$/);
     expect(await json(0, url, "setup", ...names)).toEqual({ store: "postgres", ready: true });
     expect(await examine(1, url, ...names)).toMatchObject({ ok: false });
-    await admin.query("DROP INDEX idx_app_locks_expires");
-    expect(wrong(await examine(1, url, ...names))).toContain("indexes fail");
+    for (const [index, message] of [
+      ["expires", "expires_at_ms"],
+      ["lock_id", "nothing can be guarded"],
+    ]) {
+      await admin.query(`DROP INDEX idx_app_locks_${index}`);
+      const [indexes] = named(await examine(1, url, ...names), "indexes");
+      expect(indexes).toMatchObject({ status: "fail" });
+      expect(indexes?.message).toContain(message);
+    }
     await json(0, url, "setup", ...names);
     expect(wrong(await examine(1, url, ...names))).toEqual(["durability fail"]);
   });

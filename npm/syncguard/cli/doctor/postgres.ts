@@ -76,9 +76,8 @@ function schema(facts: Facts, locks: string, fences: string): Check[] {
   if (facts.lockIdIndex === true && facts.expiresIndex === true) {
     checks.push(ok("indexes", "both are there and valid"));
     const rights = `SELECT (key, lock_id, expires_at_ms) and UPDATE of one column of ${locks}`;
-    checks.push(
-      ok("guards", `a transaction with a guard needs ${rights}, and no other rights here`),
-    );
+    const storing = `one with done(tx) also SELECT, INSERT and UPDATE on ${fences}`;
+    checks.push(ok("guards", `a transaction with a guard needs ${rights}; ${storing}`));
   } else {
     const index =
       facts.lockIdIndex === true
