@@ -9,8 +9,6 @@ const HAVE: Record<string, readonly string[]> = {
   eval: ["redis"],
   guard: ["postgres", "firestore"],
   guardQuery: ["postgres"],
-  done: ["postgres", "firestore"],
-  doneQuery: ["postgres"],
 };
 
 /** Every kind of handle, by what gives it, while it is held. */
@@ -59,8 +57,7 @@ onEveryStore("what only some stores can do", (connect) => {
     await held(backend, async (handle) => {
       for (const [member, stores] of Object.entries(HAVE)) {
         asked += 1;
-        const isOfOnce = member.startsWith("done");
-        const isThere = stores.includes(store) && (!isOfOnce || name === "once()");
+        const isThere = stores.includes(store);
         expect(Object.hasOwn(handle, member)).toBe(isThere);
         if (isThere) continue;
         // Callers destructure what they are given.
@@ -70,6 +67,6 @@ onEveryStore("what only some stores can do", (connect) => {
         expect(error.message).toMatch(new RegExp(`^${member}\\(\\) is for `));
       }
     });
-    expect(asked).toBe(5);
+    expect(asked).toBe(3);
   });
 });

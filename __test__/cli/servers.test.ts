@@ -5,7 +5,7 @@ import { createFirestoreBackend } from "syncguard/firestore";
 import { createPostgresBackend } from "syncguard/postgres";
 import { createRedisBackend } from "syncguard/redis";
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from "vitest";
-import { startProgram } from "../support/child";
+import { type Finished, startProgram } from "../support/child";
 import { cli, json, main, startCli } from "../support/cli";
 import { isFromTheClock } from "../support/fences";
 import { type Emulator, newProject, startEmulator } from "../support/firestore";
@@ -30,6 +30,14 @@ const named = ({ checks }: Found, name: string) => checks.filter((check) => chec
 /** What is not right, in short. */
 const wrong = ({ checks }: Found) =>
   checks.filter(({ status }) => status !== "ok").map(({ name, status }) => `${name} ${status}`);
+
+/** A command that is run once for its period, and the second time not at all. */
+async function expectOnce(run: (...args: string[]) => Promise<Finished>): Promise<void> {
+  for (const stdout of ["mine\n", ""]) {
+    const found = await run("exec", "night", "--once", "2026-11-24", "--", "echo", "mine");
+    expect(found).toMatchObject({ code: 0, stdout, stderr: "" });
+  }
+}
 
 /** All keys, read in pages of about that many. */
 async function keys(url: string, limit: number, ...args: string[]): Promise<string[]> {
@@ -145,6 +153,7 @@ describe("Redis", () => {
     first.child.stdin.end("\n");
     expect((await first.finished).code).toBe(0);
     expect(await second.finished).toMatchObject({ code: 0, stdout: "mine\n" });
+    await expectOnce((...args) => cli(server.url, ...args));
   });
 });
 
@@ -256,6 +265,7 @@ describe("PostgreSQL", () => {
     const url = server.url.replace(/\/[^/]*$/, "/empty");
     const { code, stdout } = await cli(url, "exec", "k", "--", "echo", "mine");
     expect({ code, stdout }).toEqual({ code: 0, stdout: "mine\n" });
+    await expectOnce((...args) => cli(url, ...args));
   });
 });
 
@@ -274,9 +284,10 @@ describe("Firestore", () => {
       SYNCGUARD_URL: `firestore://${projectId}`,
       FIRESTORE_EMULATOR_HOST: emulator.host,
     };
+    const start = (...args: string[]): Promise<Finished> =>
+      startProgram(process.execPath, [main, ...args], env).finished;
     const run = async (...args: string[]) => {
-      const all = [main, ...args, "--json"];
-      const { stdout, stderr } = await startProgram(process.execPath, all, env).finished;
+      const { stdout, stderr } = await start(...args, "--json");
       expect(stderr).toBe("");
       return JSON.parse(stdout) as unknown;
     };
@@ -287,6 +298,7 @@ describe("Firestore", () => {
     const found = (await run("doctor")) as Found;
     expect(named(found, "clock")).toMatchObject([{ status: "ok" }]);
     expect(wrong(found)).toEqual(["emulator warn"]);
+    await expectOnce(start);
     await backend.close();
   });
 });

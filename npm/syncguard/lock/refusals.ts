@@ -17,16 +17,6 @@ export class Refusals {
   guardQuery(): never {
     throw invalid("guardQuery() is for locks in PostgreSQL");
   }
-
-  async done(): Promise<never> {
-    throw invalid(
-      "done() is for once() in PostgreSQL and Firestore: docs/once.md has what others do",
-    );
-  }
-
-  doneQuery(): never {
-    throw invalid("doneQuery() is for once() in PostgreSQL");
-  }
 }
 
 // Handles compare and print as the plain objects that results have always been.

@@ -122,6 +122,9 @@ export const exec: Command = {
 
 type Held = HeldLock | HeldLocks;
 
+/** The answer to an attempt for a period that is done. */
+type NothingToDo = { readonly ok: false; readonly done: Mark };
+
 type Settings = {
   /** As given; they stand in this order in the environment of the command. */
   readonly keys: readonly string[];
@@ -185,12 +188,8 @@ async function runUnderLock(
     out.detail("waiting for the lock");
     const held = await acquire(backend, settings, signals);
     if (signals.first !== undefined) {
-      if (held !== undefined && "release" in held) await held.release();
+      if (held?.ok === true) await held.release();
       return exitCodeOfSignal(signals.first);
-    }
-    if (held !== undefined && "done" in held) {
-      out.detail(`nothing to do: done for ${shownMark(held.done)}`);
-      return Exit.OK;
     }
     if (held === undefined) {
       const { waitMs } = settings;
@@ -200,6 +199,10 @@ async function runUnderLock(
         `${whyNot(settings)}: the command was not run`,
         waitMs > 0 ? undefined : "--wait 5m waits for it; `syncguard status` shows who holds it",
       );
+    }
+    if (!held.ok) {
+      out.detail(`nothing to do: done for ${shownMark(held.done)}`);
+      return Exit.OK;
     }
     // The lock's loss is told as everything else is that a command has to say.
     const lease = leaseOf(held);
@@ -221,7 +224,7 @@ async function acquire(
   backend: Backend,
   { keys, slots, take, ttlMs, waitMs, due, autoExtend, owner }: Settings,
   { told }: Signals,
-): Promise<Held | { readonly done: Mark } | undefined> {
+): Promise<Held | NothingToDo | undefined> {
   const [key = ""] = keys;
   const claims = slots === undefined ? keys : [{ key, slots, take }];
   const isOne = keys.length === 1 && slots === undefined;
@@ -231,7 +234,8 @@ async function acquire(
     if (due !== undefined) {
       const attempt = await takeOf(backend)?.({ key, ...options, due });
       if (attempt?.ok === true) return attempt as HeldLock;
-      return attempt !== undefined && "done" in attempt ? (attempt as { done: Mark }) : undefined;
+      const refused = attempt as Partial<NothingToDo> | undefined;
+      return refused?.done === undefined ? undefined : (refused as NothingToDo);
     }
     if (waitMs === 0) {
       const attempt = await (isOne
