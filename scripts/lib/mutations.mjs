@@ -317,18 +317,14 @@ DELETE FROM {locks} AS lock WHERE lock_id = $1`,
       "postgres-guard-unlocked",
       "postgres",
       "A guard looks at the lock and does not keep it.",
-      [["postgres/operations/guard.sql", "  FOR KEY SHARE\n", ""]],
+      [["postgres/operations/guard.rs", '$1::text FOR KEY SHARE";', '$1::text";']],
     ),
   ),
   tested(
     "postgres",
     "a_lock_whose_time_is_over_cannot_be_guarded",
     mutation("postgres-guard-expired", "postgres", "A guard finds a lock whose time is over.", [
-      [
-        "postgres/operations/guard.sql",
-        "WHERE expires_at_ms >",
-        "WHERE expires_at_ms IS NOT NULL OR 0 >",
-      ],
+      ["postgres/operations/guard.sql", "({first_end}) >", "({first_end}) > 0 *"],
     ]),
   ),
   tested(

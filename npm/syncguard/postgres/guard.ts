@@ -31,21 +31,25 @@ type Connected = {
 export function guarding(store: Store): StoreMembersOf {
   return (lease, direct) => {
     /** Functions that run a statement in a transaction, and give it to those who run it themselves. */
-    const both = (query: () => GuardQuery) => ({
-      run: async (tx: PostgresTransaction): Promise<void> => {
-        const run = runIn(tx);
-        checkNotLost(lease);
-        try {
-          await run(query());
-        } catch (error) {
-          throw await judged(error, lease, direct);
-        }
-      },
-      query: (): GuardQuery => {
-        checkNotLost(lease);
-        return query();
-      },
-    });
+    const both = (query: () => GuardQuery) => {
+      /** A leader guards with one handle what it writes in many transactions. */
+      let known: GuardQuery | undefined;
+      return {
+        run: async (tx: PostgresTransaction): Promise<void> => {
+          const run = runIn(tx);
+          checkNotLost(lease);
+          try {
+            await run((known ??= query()));
+          } catch (error) {
+            throw await judged(error, lease, direct);
+          }
+        },
+        query: (): GuardQuery => {
+          checkNotLost(lease);
+          return query();
+        },
+      };
+    };
     const check = both(() => store.check(lease.lockId));
     const guard: PostgresGuard = { guard: check.run, guardQuery: check.query };
     const { due } = lease;
