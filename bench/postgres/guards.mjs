@@ -4,12 +4,12 @@
 import postgres from "postgres";
 import { createPostgresBackend, setupSchema } from "syncguard/postgres";
 import { ratio } from "../lib/compare.mjs";
-import { printTable, spread } from "../lib/table.mjs";
+import { median, printTable, spread } from "../lib/table.mjs";
 import { startServer, USER } from "./server.mjs";
 
 /** Locks in the table, as others have them. */
 const LOCKS = 1_000;
-/** Statements of one kind in a row. */
+/** Statements of one kind in a run. */
 const SAMPLES = 250;
 
 const PLAIN = "select 1";
@@ -37,18 +37,19 @@ export async function run({ runs = 21 }) {
       "guardQuery()": by(text, values),
       "guard()": (tx) => held.guard(tx),
     };
-    const micros = Object.fromEntries(Object.keys(statements).map((name) => [name, []]));
+    const names = Object.keys(statements);
+    const micros = Object.fromEntries(names.map((name) => [name, []]));
     for (let run = -1; run < runs; run += 1) {
-      // Each goes first as often as the others.
-      const order = Object.keys(statements);
-      order.push(...order.splice(0, (run + order.length) % order.length));
-      for (const name of order) {
-        const taken = await measured(sql, statements[name]);
-        if (run >= 0) micros[name].push(taken);
+      const samples = Object.fromEntries(names.map((name) => [name, []]));
+      for (let sample = 0; sample < SAMPLES; sample += 1) {
+        // One of each, because the machine gets faster and slower; in another order each time, because what ran before counts, too.
+        for (const name of shuffled(names))
+          samples[name].push(await measured(sql, statements[name]));
       }
+      if (run >= 0) for (const name of names) micros[name].push(median(samples[name]));
     }
     console.log(
-      `${runs} runs in turns of ${SAMPLES} transactions that write: medians of the runs`,
+      `${runs} runs of ${SAMPLES} transactions of each that write: medians of the runs' medians`,
     );
     console.log("(smallest–largest); only the statement is measured\n");
     printTable([
@@ -65,21 +66,24 @@ export async function run({ runs = 21 }) {
 }
 
 /**
- * Microseconds that the statement takes in a transaction of its own, on average. It comes after a write, as any guard is in a
- * transaction that writes: without one, a `select 1` would be in a transaction that waits for no disk and has no number yet, and a
- * guard would pay for both.
+ * Microseconds that the statement takes in a transaction of its own. It comes after a write, as any guard is in a transaction that
+ * writes: without one, a `select 1` would be in a transaction that waits for no disk and has no number yet, and a guard would pay
+ * for both.
  */
 async function measured(sql, statement) {
-  let all = 0;
-  for (let sample = 0; sample < SAMPLES; sample += 1) {
-    await sql.begin(async (tx) => {
-      await tx`UPDATE sums SET n = n + 1`;
-      const started = performance.now();
-      await statement(tx);
-      all += performance.now() - started;
-    });
-  }
-  return (all / SAMPLES) * 1_000;
+  return await sql.begin(async (tx) => {
+    await tx`UPDATE sums SET n = n + 1`;
+    const started = performance.now();
+    await statement(tx);
+    return (performance.now() - started) * 1_000;
+  });
+}
+
+function shuffled(list) {
+  return list
+    .map((item) => ({ item, place: Math.random() }))
+    .sort((one, other) => one.place - other.place)
+    .map(({ item }) => item);
 }
 
 /** The ratio of the medians, and of the runs the smallest and the largest. */
