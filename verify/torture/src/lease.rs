@@ -1,8 +1,8 @@
 //! What a lock may do: the sequential specification of a lease with a fence.
 //!
 //! A lock is held by at most one lock id. It is live until the tolerance past its end, and dead from then on; the store's
-//! clock decides. It is granted only if none is live, with a larger fence than ever before. Only its lock id releases and
-//! extends it, while it is live. Freed once, it never comes back.
+//! clock decides, which does not go back. It is granted only if none is live, with a larger fence than ever before. Only its
+//! lock id releases and extends it, while it is live. Freed once, it never comes back.
 
 use crate::history::{Call, Outcome};
 
@@ -18,6 +18,8 @@ pub struct State {
     pub last_fence: u64,
     /// Whether nothing is known of the holder: the store has lost what it knew, or something of it.
     pub is_any: bool,
+    /// The store's clock has shown this time.
+    pub clock_ms: i64,
 }
 
 /// A granted lock.
@@ -53,10 +55,6 @@ impl Holder {
         window.from_ms < self.ends_ms.1 + TOLERANCE_MS
     }
 
-    fn may_be_dead(&self, window: Window) -> bool {
-        window.to_ms >= self.ends_ms.0 + TOLERANCE_MS
-    }
-
     /// This holder as somebody sees it, unless it is another one.
     fn seen(mut self, lock: Option<u64>, fence: u64, expires_at_ms: i64) -> Option<Self> {
         let (earliest, latest) = self.ends_ms;
@@ -76,8 +74,21 @@ impl State {
         self.holder.is_some_and(|holder| holder.may_be_live(window))
     }
 
-    fn may_be_free(&self, window: Window) -> bool {
-        self.holder.is_none_or(|holder| holder.may_be_dead(window))
+    /// What is true once the lock on it, if there is one, is dead. `None`: it lives throughout `window`.
+    fn once_dead(self, window: Window) -> Option<Self> {
+        let Some(holder) = self.holder else {
+            return Some(self);
+        };
+        let dead_ms = holder.ends_ms.0 + TOLERANCE_MS;
+        (window.to_ms >= dead_ms).then(|| self.at(dead_ms))
+    }
+
+    /// The store's clock shows that time, or has shown a later one.
+    fn at(self, ms: i64) -> Self {
+        Self {
+            clock_ms: self.clock_ms.max(ms),
+            ..self
+        }
     }
 
     /// The lock on it, if that one has it, dead or live.
@@ -97,21 +108,25 @@ impl State {
             holder: Some(holder),
             last_fence: self.last_fence.max(holder.fence.unwrap_or(0)),
             is_any: false,
+            ..self
         }
     }
 
     /// What is true after `call`, if it can have that outcome now, at some moment in `window`. `None`: it cannot.
     pub fn after(self, call: Call, outcome: Outcome, window: Window) -> Option<Self> {
+        if self.is_later_than(window) {
+            return None;
+        }
         match (call, outcome) {
             (Call::Forget, _) => Some(Self {
                 holder: None,
                 is_any: true,
                 ..self
             }),
-            (Call::Sweep, _) => self
-                .holder
-                .is_some_and(|holder| holder.may_be_dead(window))
-                .then(|| self.free()),
+            (Call::Sweep, _) => {
+                self.holder?;
+                self.once_dead(window).map(Self::free)
+            }
             (
                 Call::Acquire { lock, ttl_ms },
                 Outcome::Acquired {
@@ -125,7 +140,7 @@ impl State {
                 self.may_have_live_lock(window).then_some(self)
             }
             (Call::IsLocked, Outcome::No) | (Call::LookUpKey, Outcome::NotFound) => {
-                self.may_be_free(window).then_some(self)
+                self.once_dead(window)
             }
             (Call::Release { lock }, Outcome::Released) => {
                 let holder = self.held_by(lock)?;
@@ -142,20 +157,21 @@ impl State {
                 let mut holder = self.held_by(lock)?;
                 let fits = holder.may_be_live(window) && ends_ms.0 <= ends_ms.1;
                 holder.ends_ms = ends_ms;
-                fits.then(|| self.with(holder))
+                fits.then(|| self.with(holder).at(ends_ms.0 - ttl_ms))
             }
             (Call::Release { lock } | Call::Extend { lock, .. }, Outcome::Expired) => {
-                let holder = self.held_by(lock)?;
-                holder.may_be_dead(window).then_some(self.free())
+                self.held_by(lock)?;
+                self.once_dead(window).map(Self::free)
             }
             (
                 Call::Release { lock } | Call::Extend { lock, .. } | Call::LookUpLock { lock },
                 Outcome::NotFound,
             ) => {
                 // Stores forget dead locks.
-                let held = self.held_by(lock);
-                held.is_none_or(|holder| holder.may_be_dead(window))
-                    .then_some(self)
+                match self.held_by(lock) {
+                    Some(_) => self.once_dead(window),
+                    None => Some(self),
+                }
             }
             (Call::LookUpUndone { lock }, Outcome::NotFound) => {
                 self.held_by(lock).is_none().then_some(self)
@@ -163,7 +179,7 @@ impl State {
             (Call::ForceRelease, Outcome::Yes) => {
                 self.may_have_live_lock(window).then_some(self.free())
             }
-            (Call::ForceRelease, Outcome::No) => self.may_be_free(window).then_some(self.free()),
+            (Call::ForceRelease, Outcome::No) => self.once_dead(window).map(Self::free),
             (
                 Call::LookUpKey | Call::LookUpLock { .. },
                 Outcome::Found {
@@ -199,9 +215,10 @@ impl State {
             from_ms: granted_ms,
             to_ms: granted_ms,
         };
-        let fits = window.contains(granted_ms) && self.may_be_free(now) && fence > self.last_fence;
+        let free = self.once_dead(now)?.at(granted_ms);
+        let fits = window.contains(granted_ms) && fence > self.last_fence;
         fits.then(|| {
-            self.with(Holder {
+            free.with(Holder {
                 lock: Some(lock),
                 unseen: None,
                 fence: Some(fence),
@@ -219,7 +236,7 @@ impl State {
         let mut holder = self.held_by(lock)?;
         let fits = window.contains(extended_ms) && holder.may_be_live(now);
         holder.ends_ms = (expires_at_ms, expires_at_ms);
-        fits.then(|| self.with(holder))
+        fits.then(|| self.with(holder).at(extended_ms))
     }
 
     /// What an operation has done that nobody saw, if it has done anything.
@@ -258,7 +275,8 @@ impl State {
         ttl_ms: i64,
         window: Window,
     ) -> Option<Self> {
-        self.may_be_free(window).then(|| Self {
+        let free = self.once_dead(window)?;
+        Some(Self {
             holder: Some(Holder {
                 lock,
                 unseen,
@@ -268,7 +286,14 @@ impl State {
             // At least one number was used.
             last_fence: self.last_fence + 1,
             is_any: false,
+            ..free
         })
+    }
+
+    /// Whether the store's clock has shown a later time than it did in `window`. A store may have read it some time before the
+    /// effect, and never after it.
+    pub fn is_later_than(self, window: Window) -> bool {
+        window.to_ms < self.clock_ms
     }
 
     /// Whether an operation that can have its outcome now leaves everything as it is.

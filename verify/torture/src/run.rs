@@ -56,6 +56,7 @@ pub const BOUNDS: Bounds = Bounds {
     skew_ms: 5,
     late_ms: 8_000,
     cut_ms: 2_500,
+    is_steady: true,
 };
 /// How soon somebody who waits for a lock has it after its release: more than the time for which processes are stopped,
 /// and less than the locks last that are waited for.

@@ -132,6 +132,7 @@ mod tests {
         skew_ms: 0,
         late_ms: 1_000,
         cut_ms: 1_000,
+        is_steady: false,
     };
 
     fn at(ms: i64) -> Moment {

@@ -416,13 +416,14 @@ fn explain<S: Store>(
     } else {
         0
     };
-    let bounds = Bounds {
+    let mut bounds = Bounds {
         skew_ms: BOUNDS.skew_ms + apart_ms,
         ..BOUNDS
     };
     let mut history = with_gaps(history, &stage.gaps);
     if let (Some(clock), ClockOf::Store | ClockOf::Machine) = (&stage.clock, act.clock) {
         history = on_the_stores_clock(history, clock.steps(), bounds.late_ms);
+        bounds.is_steady = false;
     }
     if let Err(violations) = check(history, bounds) {
         let texts = violations.iter().map(ToString::to_string);
