@@ -57,8 +57,13 @@ describe.each(mutations)("$name", ({ edits, store, trouble, breaks, test: named 
   });
 });
 
-test("names are there once", () => {
+test("names are there once, and the documents say of each how it was found", () => {
   const names = mutations.map(({ name }) => name);
+  const page = readFileSync(join(root, "docs/reliability.md"), "utf8");
+  const [, table] = page.split("\n| mutation ");
+  const [rows] = (table ?? "").split("\n\n");
+  const found = Array.from(rows?.matchAll(/^\| `([\w-]+)`/gm) ?? [], ([, name]) => name);
+  expect(found.sort()).toEqual(names.sort());
   expect(new Set(names).size).toBe(names.length);
 });
 
