@@ -11,6 +11,7 @@ mod state;
 mod system;
 
 use std::collections::BTreeSet;
+use std::thread::available_parallelism;
 
 use stateright::{Checker, DiscoveryClassification, Expectation, HasDiscoveries, Model};
 
@@ -75,7 +76,13 @@ const LATE_EXTENSION: Budget = Budget {
 };
 
 fn check(system: System, enough: HasDiscoveries) -> impl Checker<System> {
-    system.checker().finish_when(enough).spawn_bfs().join()
+    let checker = system.checker().threads(threads()).finish_when(enough);
+    checker.spawn_bfs().join()
+}
+
+/// How many cores visit states.
+fn threads() -> usize {
+    available_parallelism().map_or(1, usize::from)
 }
 
 #[test]

@@ -13,6 +13,7 @@ use stateright::{Checker, Expectation, HasDiscoveries, Model, Property};
 
 use self::state::{Budget, Phase, State};
 use self::system::{Fault, System, Wants};
+use super::threads;
 
 const AT_MOST_ONE: &str = "A lock has at most one live holder";
 const AT_MOST_N: &str = "A key with slots has at most so many live holders";
@@ -95,6 +96,11 @@ fn system(wants: Wants, ticks: u8, budget: Budget) -> System {
     }
 }
 
+fn check(system: System, enough: HasDiscoveries) -> impl Checker<System> {
+    let checker = system.checker().threads(threads()).finish_when(enough);
+    checker.spawn_bfs().join()
+}
+
 /// Small worlds. Together they have all that can go wrong, in the pairs that matter.
 fn systems() -> Vec<System> {
     let undo = Budget {
@@ -122,8 +128,7 @@ fn systems() -> Vec<System> {
 fn sets_and_slots_keep_the_promises_in_every_state() {
     let (mut states, mut seen) = (0, BTreeSet::new());
     for system in systems() {
-        let checker = system.checker().finish_when(HasDiscoveries::AnyFailures);
-        let checked = checker.spawn_bfs().join();
+        let checked = check(system, HasDiscoveries::AnyFailures);
         states += checked.unique_state_count();
         for (name, path) in checked.discoveries() {
             let properties = properties();
@@ -188,8 +193,8 @@ fn each_mistake_about_sets_and_slots_breaks_the_promise_that_is_about_it() {
         // Without the mistake, the same world keeps the promise.
         for fault in [None, Some(fault)] {
             let enough = HasDiscoveries::AnyOf([broken].into());
-            let checker = System { fault, ..system }.checker().finish_when(enough);
-            let is_broken = checker.spawn_bfs().join().discovery(broken).is_some();
+            let checked = check(System { fault, ..system }, enough);
+            let is_broken = checked.discovery(broken).is_some();
             assert_eq!(is_broken, fault.is_some(), "{fault:?}: {broken}");
         }
     }
