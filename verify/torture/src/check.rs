@@ -15,31 +15,9 @@ use std::fmt;
 mod walk;
 
 use self::walk::{Search, Walk};
+use crate::bounds::Bounds;
 use crate::history::{Call, Operation, Outcome};
 use crate::lease::State;
-
-/// How exact clocks are, and how late something happens.
-#[derive(Debug, Clone, Copy)]
-pub struct Bounds {
-    /// How far the store's reading of the clock may be off from what a process reads at the same time.
-    pub skew_ms: i64,
-    /// How long after its end an operation whose outcome is unknown may still take effect.
-    pub late_ms: i64,
-    /// How long after the end of its process.
-    pub cut_ms: i64,
-    /// Whether the store's clock never goes back.
-    pub is_steady: bool,
-}
-
-impl Bounds {
-    fn late_ms(&self, outcome: Outcome) -> i64 {
-        match outcome {
-            Outcome::Unknown => self.late_ms,
-            Outcome::Interrupted => self.cut_ms,
-            _ => 0,
-        }
-    }
-}
 
 /// A history that no order explains, or for which too many orders would have to be tried.
 #[derive(Debug)]

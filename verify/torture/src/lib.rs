@@ -6,6 +6,7 @@
 //!
 //! A run ([`run`]) makes such a history. The fault matrix ([`matrix`]) is many runs: in each, one thing fails again and again.
 
+pub mod bounds;
 pub mod check;
 pub mod clock;
 pub mod disk;

@@ -7,7 +7,8 @@ use std::process::Command;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use crate::check::{Bounds, Violation, check};
+use crate::bounds::Bounds;
+use crate::check::{Violation, check};
 use crate::clock::Clock;
 use crate::history::{Call, Moment, Outcome};
 use crate::plan::Plan;

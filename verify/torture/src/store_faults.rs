@@ -126,7 +126,8 @@ fn keys(history: &[Operation]) -> BTreeSet<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::check::{Bounds, check};
+    use crate::bounds::Bounds;
+    use crate::check::check;
 
     const BOUNDS: Bounds = Bounds {
         skew_ms: 0,

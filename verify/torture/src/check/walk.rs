@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use super::Bounds;
+use crate::bounds::Bounds;
 use crate::history::{Call, Operation, Outcome};
 use crate::lease::{State, Window};
 

@@ -14,7 +14,8 @@ use syncguard::{AcquireOutcome, AcquireRequest, Backend, ErrorKind, Key, Release
 
 use super::stage::{Act, ClockOf, Stage, Store};
 use super::verdict::Verdict;
-use crate::check::{Bounds, check};
+use crate::bounds::Bounds;
+use crate::check::check;
 use crate::clock::Clock;
 use crate::history::{Operation, Outcome};
 use crate::plan::Plan;

@@ -2,7 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a panic fails the test")]
 
-use torture::check::{Bounds, check};
+use torture::bounds::Bounds;
+use torture::check::check;
 use torture::history::{Call, Moment, Operation, Outcome};
 use torture::lease::TOLERANCE_MS;
 

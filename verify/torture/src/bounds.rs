@@ -1,0 +1,26 @@
+//! How exact a history is.
+
+use crate::history::Outcome;
+
+/// How exact clocks are, and how late something happens.
+#[derive(Debug, Clone, Copy)]
+pub struct Bounds {
+    /// How far the store's reading of the clock may be off from what a process reads at the same time.
+    pub skew_ms: i64,
+    /// How long after its end an operation whose outcome is unknown may still take effect.
+    pub late_ms: i64,
+    /// How long after the end of its process.
+    pub cut_ms: i64,
+    /// Whether the store's clock never goes back.
+    pub is_steady: bool,
+}
+
+impl Bounds {
+    pub(crate) fn late_ms(&self, outcome: Outcome) -> i64 {
+        match outcome {
+            Outcome::Unknown => self.late_ms,
+            Outcome::Interrupted => self.cut_ms,
+            _ => 0,
+        }
+    }
+}
