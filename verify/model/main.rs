@@ -11,6 +11,7 @@ mod state;
 mod system;
 
 use std::collections::BTreeSet;
+use std::hash::Hash;
 use std::thread::available_parallelism;
 
 use stateright::{Checker, DiscoveryClassification, Expectation, HasDiscoveries, Model};
@@ -75,14 +76,17 @@ const LATE_EXTENSION: Budget = Budget {
     ..NOTHING
 };
 
-fn check(system: System, enough: HasDiscoveries) -> impl Checker<System> {
-    let checker = system.checker().threads(threads()).finish_when(enough);
+/// Visits the states of a model on all cores.
+fn check<M>(model: M, enough: HasDiscoveries) -> impl Checker<M>
+where
+    M: Model<State: Clone + Hash + PartialEq + Send + Sync, Action: Clone + PartialEq>
+        + Send
+        + Sync
+        + 'static,
+{
+    let cores = available_parallelism().map_or(1, usize::from);
+    let checker = model.checker().threads(cores).finish_when(enough);
     checker.spawn_bfs().join()
-}
-
-/// How many cores visit states.
-fn threads() -> usize {
-    available_parallelism().map_or(1, usize::from)
 }
 
 #[test]

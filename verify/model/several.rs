@@ -9,11 +9,11 @@ mod system;
 
 use std::collections::BTreeSet;
 
-use stateright::{Checker, Expectation, HasDiscoveries, Model, Property};
+use stateright::{Checker, Expectation, HasDiscoveries, Property};
 
 use self::state::{Budget, Phase, State};
 use self::system::{Fault, System, Wants};
-use super::threads;
+use super::check;
 
 const AT_MOST_ONE: &str = "A lock has at most one live holder";
 const AT_MOST_N: &str = "A key with slots has at most so many live holders";
@@ -94,11 +94,6 @@ fn system(wants: Wants, ticks: u8, budget: Budget) -> System {
         budget,
         fault: None,
     }
-}
-
-fn check(system: System, enough: HasDiscoveries) -> impl Checker<System> {
-    let checker = system.checker().threads(threads()).finish_when(enough);
-    checker.spawn_bfs().join()
 }
 
 /// Small worlds. Together they have all that can go wrong, in the pairs that matter.

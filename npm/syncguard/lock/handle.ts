@@ -80,6 +80,7 @@ class Handle extends Refusals {
   }
 }
 
+// As refusals.ts does, and for the same reason.
 Object.defineProperty(Handle.prototype, "constructor", { value: Object });
 
 /** The same getter for all, so that V8 can tell handles to be alike. */

@@ -121,6 +121,14 @@ impl Crowd {
         }
     }
 
+    /// One in which somebody has the lock who knows it.
+    fn with_holder(seed: u64) -> (Self, Held) {
+        let mut crowd = Self::new(seed);
+        crowd.go_on(300);
+        let holder = crowd.go_on_until_held();
+        (crowd, holder)
+    }
+
     /// Has its effect now, and began and ended at most two milliseconds from it.
     fn tell(&mut self, call: Call, outcome: Outcome) {
         let (before, after) = (self.random.i64(0..=2), self.random.i64(0..=2));
@@ -266,9 +274,7 @@ fn a_crowd_at_a_sound_lock_is_fine() {
 #[test]
 fn two_holders_in_a_crowd_are_wrong() {
     for seed in 0..4 {
-        let mut crowd = Crowd::new(seed);
-        crowd.go_on(300);
-        let first = crowd.go_on_until_held();
+        let (mut crowd, first) = Crowd::with_holder(seed);
         crowd.acquired();
         crowd.go_on(400);
         crowd.tell(Call::Release { lock: first.lock }, Outcome::Released);
@@ -280,9 +286,7 @@ fn two_holders_in_a_crowd_are_wrong() {
 #[test]
 fn a_fence_that_is_granted_twice_in_a_crowd_is_wrong() {
     for seed in 0..4 {
-        let mut crowd = Crowd::new(seed);
-        crowd.go_on(300);
-        let first = crowd.go_on_until_held();
+        let (mut crowd, first) = Crowd::with_holder(seed);
         crowd.held = None;
         crowd.tell(Call::Release { lock: first.lock }, Outcome::Released);
         let lock = crowd.next_lock();
