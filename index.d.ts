@@ -74,6 +74,206 @@
 import { EventEmitter } from 'node:events';
 import { MeterProvider, TracerProvider } from '@opentelemetry/api';
 
+/** Which way a backend takes to its server, and why. */
+interface BackendTransport {
+    /**
+     * - `"native"`: over connections of this package. Waiters hear of releases, and locks are extended also while the event loop
+     *   is blocked.
+     * - `"client"`: through the methods of your client. Waiters poll, and a blocked event loop stops extensions.
+     */
+    readonly way: "native" | "client";
+    /** Why, for people. It names settings and shows no values. */
+    readonly reason: string;
+}
+
+/** What a backend can do. */
+interface BackendCapabilities {
+    /** Whether each acquisition comes with a fencing token. */
+    supportsFencing: boolean;
+    /** Whose clock decides when a lock ends. */
+    timeAuthority: "server" | "client";
+}
+/** The capabilities of a backend with fencing tokens. */
+interface FencingCapabilities extends BackendCapabilities {
+    /** Each acquisition comes with a fencing token. */
+    supportsFencing: true;
+}
+
+/** What locks in Firestore can do besides. The function needs no `this` and may be destructured. */
+interface FirestoreGuard {
+    /**
+     * Reads the lock in a transaction of yours, in the database of the locks: if somebody takes it over before the transaction is
+     * committed, Firestore runs your function again, and then this fails. So what is committed was written by the holder.
+     *
+     * Call it before the first write, as every read of a transaction.
+     *
+     * @param tx - a `Transaction` of `@google-cloud/firestore`
+     * @throws LockError `LockLost` if the lock is not held any more, of which its `signal` hears, too; `InvalidArgument` for what is no
+     *   transaction, or one of another database; or the error of your client
+     * @example
+     * ```ts
+     * import { Firestore } from "@google-cloud/firestore";
+     * import { createFirestoreBackend } from "syncguard/firestore";
+     *
+     * const db = new Firestore();
+     * const backend = createFirestoreBackend(db);
+     * await using held = await backend.lock("account:1");
+     * await db.runTransaction(async (tx) => {
+     *   await held.guard(tx);
+     *   tx.update(db.doc("accounts/1"), { checked: true });
+     * });
+     * ```
+     */
+    readonly guard: (tx: FirestoreTransaction) => Promise<void>;
+}
+/** What the lock of `once()` in Firestore can do besides. The function needs no `this` and may be destructured. */
+interface FirestoreDone {
+    /**
+     * As {@link FirestoreGuard.guard}, and stores in your transaction that the period is done: if the transaction is committed, it is, and
+     * never again; else nothing of either is there. So what the transaction writes is done exactly once.
+     *
+     * It reads and writes, so call it after your reads and before your writes. Then let the function end, which frees the lock.
+     *
+     * @param tx - a `Transaction` of `@google-cloud/firestore`
+     * @throws LockError as {@link FirestoreGuard.guard}
+     * @example
+     * ```ts
+     * import { Firestore } from "@google-cloud/firestore";
+     * import { createFirestoreBackend } from "syncguard/firestore";
+     *
+     * const db = new Firestore();
+     * const backend = createFirestoreBackend(db);
+     * await backend.once("report", { due: "2026-11" }, async ({ done }) => {
+     *   await db.runTransaction(async (tx) => {
+     *     await done(tx);
+     *     tx.set(db.doc("reports/2026-11"), { sum: 42 });
+     *   });
+     * });
+     * ```
+     */
+    readonly done: (tx: FirestoreTransaction) => Promise<void>;
+}
+/** A `Transaction` of `@google-cloud/firestore`. */
+interface FirestoreTransaction {
+    /** Reads a document. */
+    get: (...args: never[]) => unknown;
+    /** Reads several documents. */
+    getAll: (...args: never[]) => unknown;
+}
+
+/** What locks in PostgreSQL can do besides. The functions need no `this` and may be destructured. */
+interface PostgresGuard {
+    /**
+     * Checks in a transaction of yours, in the database of the locks, that the lock is held, or all of several, and keeps it from being
+     * taken over until the transaction ends, however long that takes: what is committed was written by the holder. One round trip.
+     *
+     * If the lock is gone, the transaction has failed, so that it cannot be committed even if the error is caught. That needs the
+     * outermost transaction: in a savepoint only the savepoint fails.
+     *
+     * @param tx - what postgres.js' `sql.begin()` gives, or a `Client` or `PoolClient` of pg after its `BEGIN`; for others there is
+     *   {@link PostgresGuard.guardQuery}
+     * @throws LockError `LockLost` if the lock is not held any more, of which its `signal` hears, too; `InvalidArgument` for what is no
+     *   transaction, a savepoint, or one of another database, and where the index on `lock_id` is missing; `ServiceUnavailable` if the
+     *   transaction's snapshot is older than the lock's last extension (`REPEATABLE READ`, `SERIALIZABLE`): run it again;
+     *   `AuthFailed` if the role of the transaction has not the rights, or row level security hides the lock from it; or the error of
+     *   your client
+     * @example
+     * ```ts
+     * import postgres from "postgres";
+     * import { createPostgresBackend } from "syncguard/postgres";
+     *
+     * const sql = postgres("postgres://app:secret@localhost/app");
+     * const backend = createPostgresBackend(sql);
+     * await using held = await backend.lock("account:1");
+     * await sql.begin(async (tx) => {
+     *   await held.guard(tx);
+     *   await tx`UPDATE accounts SET balance = balance - 10 WHERE id = 1`;
+     * });
+     * ```
+     */
+    readonly guard: (tx: PostgresTransaction) => Promise<void>;
+    /**
+     * The statement of {@link PostgresGuard.guard}, for clients that it does not know: run it in your outermost transaction, before or
+     * after its writes. Outside of a transaction it protects nothing. It fails if the lock is gone, with a message that contains `LockLost`, and the transaction with it; otherwise it gives a
+     * row that need not be looked at.
+     *
+     * @throws LockError `LockLost` if it is known already
+     * @example
+     * ```ts
+     * import { createPostgresBackend } from "syncguard/postgres";
+     *
+     * const backend = createPostgresBackend("postgres://app:secret@localhost/app");
+     * await using held = await backend.lock("account:1");
+     * const { text, values } = held.guardQuery();
+     * console.log(text, values); // for Prisma: tx.$queryRawUnsafe(text, ...values)
+     * ```
+     */
+    readonly guardQuery: () => GuardQuery;
+}
+/** What the lock of `once()` in PostgreSQL can do besides. The functions need no `this` and may be destructured. */
+interface PostgresDone {
+    /**
+     * As {@link PostgresGuard.guard}, and stores in your transaction that the period is done: if the transaction is committed, it is, and
+     * never again; else nothing of either is there. So what the transaction writes is done exactly once.
+     *
+     * Call it last: who wants the lock when its time is over waits from then on until the transaction ends. Then let the function
+     * end, which frees the lock.
+     *
+     * @param tx - as for {@link PostgresGuard.guard}
+     * @throws LockError as {@link PostgresGuard.guard}; `InvalidArgument` also if the table of fence counters has no columns for it
+     * @example
+     * ```ts
+     * import postgres from "postgres";
+     * import { createPostgresBackend } from "syncguard/postgres";
+     *
+     * const sql = postgres("postgres://app:secret@localhost/app");
+     * const backend = createPostgresBackend(sql);
+     * await backend.once("interest", { due: "2026-11" }, async ({ done }) => {
+     *   await sql.begin(async (tx) => {
+     *     await tx`UPDATE accounts SET balance = balance * 1.01`;
+     *     await done(tx);
+     *   });
+     * });
+     * ```
+     */
+    readonly done: (tx: PostgresTransaction) => Promise<void>;
+    /**
+     * The statement of {@link PostgresDone.done}, for clients that it does not know: run it in your transaction, after its writes.
+     *
+     * @throws LockError `LockLost` if it is known already
+     * @example
+     * ```ts
+     * import { createPostgresBackend } from "syncguard/postgres";
+     *
+     * const backend = createPostgresBackend("postgres://app:secret@localhost/app");
+     * await backend.once("interest", { due: "2026-11" }, ({ doneQuery }) => {
+     *   const { text, values } = doneQuery();
+     *   console.log(text, values); // for Prisma: tx.$queryRawUnsafe(text, ...values)
+     * });
+     * ```
+     */
+    readonly doneQuery: () => GuardQuery;
+}
+/** A statement for a transaction of yours. */
+interface GuardQuery {
+    /** The SQL, with `$1` … for the values. */
+    text: string;
+    /** The values, all of them texts. */
+    values: string[];
+}
+/** A transaction of postgres.js, or a pg `Client` or `PoolClient` in one. */
+type PostgresTransaction = {
+    /** Runs a statement. */
+    unsafe: (...args: never[]) => unknown;
+    /** What tells a transaction from the instance. */
+    savepoint: (...args: never[]) => unknown;
+} | {
+    /** Runs a statement. */
+    query: (...args: never[]) => unknown;
+    /** A pool has none. */
+    escapeIdentifier: (...args: never[]) => unknown;
+};
+
 /**
  * What went wrong: one of nine codes that mean the same on every backend
  * (docs/errors.md).
@@ -91,10 +291,21 @@ import { MeterProvider, TracerProvider } from '@opentelemetry/api';
 type LockErrorCode = "ServiceUnavailable" | "AuthFailed" | "InvalidArgument" | "RateLimited" | "NetworkTimeout" | "AcquisitionTimeout" | "LockLost" | "Aborted" | "Internal";
 /** What a {@link LockError} is about. It contains raw identifiers, so do not log it as it is. */
 interface LockErrorContext {
-    /** The lock's key. */
+    /** The lock's key; of several, that of the one that is gone, or else of the first that was not released by its id. */
     key?: string | undefined;
-    /** The lock's id. */
+    /** The lock's id; of several as for the key. */
     lockId?: string | undefined;
+    /**
+     * Of `AcquisitionTimeout`, where the store has said so: milliseconds until the lock that stood in the way ends by itself and somebody
+     * else can have it. Its holder may release it before, or extend it.
+     */
+    retryAfterMs?: number | undefined;
+    /** Of `AcquisitionTimeout`: the label with which somebody has taken that lock. */
+    owner?: string | undefined;
+    /** Of several locks, the keys of all. */
+    keys?: readonly string[] | undefined;
+    /** Of several locks, the ids of all. */
+    lockIds?: readonly string[] | undefined;
     /** The error underneath. */
     cause?: unknown;
 }
@@ -134,36 +345,60 @@ declare class LockError extends Error {
     static [Symbol.hasInstance](value: unknown): boolean;
 }
 
-/** What operations of a store give. */
-
-/** What is stored with a lock for people and other systems to read. Backends of your own may ignore it. */
-interface LockLabels {
-    /** A label to store with the lock, at most 255 bytes of UTF-8; `getByKeyRaw` shows it. */
-    owner?: string | undefined;
+/** What locks in Redis can do besides. */
+interface RedisGuard {
+    /**
+     * Runs your Lua only if the lock is held, by the server's clock: in one atomic step with the check, and one round trip. Of
+     * several locks, all must be held. A holder that was stopped for longer than its TTL changes nothing.
+     *
+     * The script is sent as it is, and sees its own `KEYS` and `ARGV`, from 1 on. Its text is code: what comes from elsewhere
+     * belongs into `keys` and `arguments`. After the first time only its hash is sent.
+     *
+     * @param script - Lua, as for `EVAL`
+     * @returns what the script returns: see {@link RedisReply}
+     * @throws LockError `LockLost` if the lock is not held any more: nothing of the script has run, and `signal` is aborted;
+     *   `InvalidArgument` that names the argument, for a script that the server cannot compile, and in a Redis Cluster for keys in
+     *   another hash slot than the lock; `Internal` with the server's own words for what the script fails with, after which what
+     *   it has written before stays; `Aborted` if the signal came first; or the store's error. A script is sent once at most:
+     *   where its answer is lost, the message ends with "the script may have run"
+     * @example
+     * ```ts
+     * import { createRedisBackend } from "syncguard/redis";
+     *
+     * const backend = createRedisBackend("redis://localhost:6379");
+     * await using held = await backend.lock("account:1");
+     * const balance = await held.eval("return redis.call('INCRBY', KEYS[1], ARGV[1])", {
+     *   keys: ["balance:1"],
+     *   arguments: [25],
+     * });
+     * console.log("the balance is", balance);
+     * ```
+     */
+    readonly eval: (script: string, options?: RedisEvalOptions) => Promise<RedisReply>;
 }
-/** The labels that a lock was given. */
-type StoredLabels = {
-    [Name in keyof LockLabels]?: string;
-};
-
-/// <reference lib="esnext.disposable" preserve="true" />
+/** What a script is given. */
+interface RedisEvalOptions {
+    /**
+     * The names of your data that the script touches, as they are in the server; the script's `KEYS`. Where the backend was given a
+     * client of ioredis with a `keyPrefix`, or `clientKeyPrefix`, that is put before each, as ioredis does it. The backend's own
+     * `keyPrefix` is not.
+     */
+    readonly keys?: readonly string[] | undefined;
+    /** What else the script is given, as texts; the script's `ARGV`. */
+    readonly arguments?: readonly (string | number)[] | undefined;
+    /** Cancels the call, which is then rejected with `Aborted`; the script may have run. */
+    readonly signal?: AbortSignal | undefined;
+}
+/**
+ * What a script returns, as ioredis and node-redis give it: a number of Lua as a whole number, a text or a status as a text, `nil`
+ * and `false` as `null`, `true` as `1`, a table as an array to its first `nil`, an error within a table as an error.
+ */
+type RedisReply = string | number | null | LockError | RedisReply[];
 
 /** A fencing token: 15 decimal digits, zero-padded, so that comparing strings compares numbers. */
 type Fence = string;
 /** 24 lower-case hexadecimal digits by which a key or a lock id can be recognised. Not secure: see `hashKey`. */
 type HashId = string;
-/** What a backend can do. */
-interface BackendCapabilities {
-    /** Whether each acquisition comes with a fencing token. */
-    supportsFencing: boolean;
-    /** Whose clock decides when a lock ends. */
-    timeAuthority: "server" | "client";
-}
-/** The capabilities of a backend with fencing tokens. */
-interface FencingCapabilities extends BackendCapabilities {
-    /** Each acquisition comes with a fencing token. */
-    supportsFencing: true;
-}
 /** Names a lock by its key. */
 type KeyOp = Readonly<{
     /** Names what the lock protects: at most 512 bytes of UTF-8 after NFC normalisation. */
@@ -228,20 +463,6 @@ type LockSet = {
     /** Proof of ownership: whoever knows them can release and extend the locks. */
     readonly lockIds: readonly string[];
 };
-/** Several locks of a backend of this package, which are extended and released together, and lost when one of them is. */
-type HeldLocks<C extends BackendCapabilities = FencingCapabilities> = DisposableLockHandle & StoreMembers<C> & LockSet & {
-    /** The locks were granted. */
-    ok: true;
-    /** When the first of them ends, in milliseconds since the Unix epoch. */
-    expiresAtMs: number;
-    /** Always there: pass it to what the locks protect. Its reason names the lock that was lost. */
-    readonly signal: AbortSignal;
-};
-/** A slot of a backend of this package. */
-type HeldSlot<C extends BackendCapabilities = FencingCapabilities> = HeldLock<C> & {
-    /** Its number, from 1 on. */
-    readonly slot: number;
-};
 /** Looks up a lock by its key. */
 type KeyLookup = {
     /** The key of the lock. */
@@ -256,6 +477,19 @@ type OwnershipLookup = {
     /** Cancels the lookup, which is then rejected with `Aborted`. */
     signal?: AbortSignal | undefined;
 };
+
+/** What operations of a store give. */
+
+/** What is stored with a lock for people and other systems to read. Backends of your own may ignore it. */
+interface LockLabels {
+    /** A label to store with the lock, at most 255 bytes of UTF-8; `getByKeyRaw` shows it. */
+    owner?: string | undefined;
+}
+/** The labels that a lock was given. */
+type StoredLabels = {
+    [Name in keyof LockLabels]?: string;
+};
+
 /** A granted lock. Times are milliseconds since the Unix epoch, on the backend's clock. */
 type AcquireOk<C extends BackendCapabilities> = {
     /** The lock was granted. */
@@ -274,6 +508,13 @@ type AcquireResult<C extends BackendCapabilities> = AcquireOk<C> | {
     ok: false;
     /** Somebody holds it. */
     reason: "locked";
+    /**
+     * Milliseconds until the lock that stood in the way ends by itself and somebody else can have it, by the store's clock and at
+     * that moment; absent if the store has not said so. Its holder may release it before, or extend it.
+     */
+    retryAfterMs?: number | undefined;
+    /** The label with which it was taken, if it has one. */
+    owner?: string | undefined;
 };
 /**
  * Whether the lock was released; `{ ok: false }` if it was gone before.
@@ -321,6 +562,454 @@ type LockInfoDebug<C extends BackendCapabilities> = LockInfo<C> & StoredLabels &
     /** The lock id: whoever knows it can release the lock. */
     lockId: string;
 };
+
+/// <reference lib="esnext.disposable" preserve="true" />
+
+/** Several locks of a backend of this package, which are extended and released together, and lost when one of them is. */
+type HeldLocks<C extends BackendCapabilities = FencingCapabilities> = DisposableLockHandle & Assertable & StoreMembers<C> & LockSet & {
+    /** The locks were granted. */
+    ok: true;
+    /** When the first of them ends, in milliseconds since the Unix epoch. */
+    expiresAtMs: number;
+    /** Always there: pass it to what the locks protect. Its reason names the lock that was lost. */
+    readonly signal: AbortSignal;
+};
+/** A slot of a backend of this package. */
+type HeldSlot<C extends BackendCapabilities = FencingCapabilities> = HeldLock<C> & {
+    /** Its number, from 1 on. */
+    readonly slot: number;
+};
+/** What can say at any moment whether a lock is held. */
+interface Assertable {
+    /**
+     * Throws unless the lock is held at this moment, as far as this process can know: by its monotonic clock, and for a lock that extends
+     * itself by what the heartbeats have found out. It asks nobody and takes less than a microsecond: call it directly before each effect.
+     * A process that was stopped, or whose event loop was blocked, comes back in the middle of its work.
+     *
+     * @throws LockError `LockLost`: the reason of the lock's `signal`; also once the lock was released
+     * @example
+     * ```ts
+     * const held = await backend.lock("report:nightly", { autoExtend: true });
+     * for (const part of ["summary", "details"]) {
+     *   held.assertHeld();
+     *   console.log("writing", part, "under fence", held.fence);
+     * }
+     * await held.release();
+     * ```
+     */
+    readonly assertHeld: () => void;
+}
+/** What a granted lock can do, and what becomes of it. The functions need no `this` and may be destructured. */
+interface DisposableLockHandle {
+    /**
+     * Frees the lock, at most once: later calls return `{ ok: false }` and do nothing. If the lock was lost, `{ ok: false }`, too,
+     * whatever is freed.
+     *
+     * It is repeated for `operationTimeoutMs` while the store cannot be reached, and after an error in the background until the lock
+     * is free or its TTL is over.
+     *
+     * @throws LockError the store's error; `Aborted` with a signal that is already aborted, which does not count as a call:
+     *   the lock can still be released
+     * @example
+     * ```ts
+     * const held = await backend.lock("report:nightly");
+     * try {
+     *   console.log("working under fence", held.fence);
+     * } finally {
+     *   await held.release();
+     * }
+     * ```
+     */
+    release: (signal?: AbortSignal) => Promise<ReleaseResult>;
+    /**
+     * Makes the lock end `ttlMs` milliseconds from now, whatever was left of it.
+     *
+     * @returns `{ ok: false }` if the lock is gone, or {@link signal} has said that it is lost: stop what it protects
+     * @throws LockError `InvalidArgument` for a `ttlMs` that is no positive whole number; `Aborted` if the signal came first;
+     *   or the store's error
+     * @example
+     * ```ts
+     * const { ok } = await held.extend(60_000);
+     * if (!ok) throw new Error("the lock was lost: stop");
+     * ```
+     */
+    extend: (ttlMs: number, signal?: AbortSignal) => Promise<ExtendResult>;
+    /**
+     * Frees the lock if it has not been released. Never throws: the error of a failed release goes to `onReleaseError`, even
+     * if it comes after `disposeTimeoutMs`.
+     *
+     * @example
+     * ```ts
+     * {
+     *   await using held = await backend.lock("report:nightly");
+     *   console.log("working under fence", held.fence);
+     * } // released here
+     * ```
+     */
+    [Symbol.asyncDispose](): Promise<void>;
+    /**
+     * Aborted when the lock is lost, with a `LockError` of the code `LockLost` as its reason. Without `autoExtend` that is when
+     * its time is over. A lock that was released is not lost, unless its release finds that it was gone before its time was over.
+     *
+     * Every handle of this package has it. Results without a lock have none, and those that a backend of your own makes by itself
+     * need none.
+     */
+    readonly signal?: AbortSignal;
+}
+/**
+ * A lock that is held: the result of an acquisition with the members of a handle. `extend` and heartbeats update its
+ * `expiresAtMs`.
+ */
+type AsyncLock<C extends BackendCapabilities = BackendCapabilities> = AcquireOk<C> & DisposableLockHandle;
+/**
+ * A lock of a backend of this package: an {@link AsyncLock} that knows its key and surely has its signal. What is spread of it has
+ * both, too.
+ */
+type HeldLock<C extends BackendCapabilities = FencingCapabilities> = AsyncLock<C> & Assertable & StoreMembers<C> & {
+    /** The key as given. */
+    readonly key: string;
+    /** Always there: pass it to what the lock protects. */
+    readonly signal: AbortSignal;
+};
+/** What the locks of a store can do besides. */
+type StoreMembers<C extends BackendCapabilities> = C extends Record<"backend", "postgres"> ? PostgresGuard : C extends Record<"backend", "firestore"> ? FirestoreGuard : C extends Record<"backend", "redis"> ? RedisGuard : unknown;
+/** What the lock of `once()` can do besides, on a store where the work can be done in one transaction with the note that it is. */
+type OnceMembers<C extends BackendCapabilities> = C extends Record<"backend", "postgres"> ? PostgresDone : C extends Record<"backend", "firestore"> ? FirestoreDone : unknown;
+/** An acquisition's result that can be used with `await using`. Without a lock the methods do nothing. */
+type DecoratedAcquireResult<C extends BackendCapabilities> = AsyncLock<C> | ({
+    /** The lock was not granted. */
+    ok: false;
+    /** Somebody holds it. */
+    reason: "locked";
+    /**
+     * Milliseconds until the lock that stood in the way ends by itself and somebody else can have it, by the store's clock and at
+     * that moment; absent if the store has not said so. Its holder may release it before, or extend it.
+     */
+    retryAfterMs?: number | undefined;
+    /** The label with which it was taken, if it has one. */
+    owner?: string | undefined;
+} & DisposableLockHandle);
+/** The handle that `lock()` passes to its callback. */
+type LockHandle<C extends BackendCapabilities = FencingCapabilities> = LockHandleMembers<C> & StoreMembers<C> & {
+    /**
+     * Aborted when the lock is lost, with a `LockError` of the code `LockLost` as its reason, and with `config.signal`, for its
+     * reason. Without `autoExtend` the lock is lost when its time is over.
+     */
+    readonly signal: AbortSignal;
+};
+/** The handle that `once()` passes to its function. */
+type OnceHandle<C extends BackendCapabilities = FencingCapabilities> = LockHandle<C> & OnceMembers<C>;
+/** What the handles of callbacks have in common. */
+type LockHandleMembers<C extends BackendCapabilities = FencingCapabilities> = Assertable & {
+    /** The key as given. */
+    readonly key: string;
+    /** Proof of ownership: whoever knows it can release and extend the lock. */
+    readonly lockId: string;
+    /** When the lock ends, in milliseconds since the Unix epoch; updated by `extend` and by heartbeats. */
+    readonly expiresAtMs: number;
+    /**
+     * Makes the lock end `ttlMs` milliseconds from now, whatever was left of it.
+     *
+     * @returns `{ ok: false }` if the lock is gone: stop what it protects
+     * @throws LockError `InvalidArgument` for a `ttlMs` that is no positive whole number; `Aborted` if the signal came first;
+     *   or the store's error
+     * @example
+     * ```ts
+     * import { lock } from "syncguard";
+     *
+     * await lock(
+     *   async ({ extend }) => {
+     *     const { ok } = await extend(60_000);
+     *     if (!ok) throw new Error("the lock was lost: stop");
+     *   },
+     *   { key: "report:nightly" },
+     * );
+     * ```
+     */
+    readonly extend: (ttlMs: number, signal?: AbortSignal) => Promise<ExtendResult>;
+} & (C["supportsFencing"] extends true ? {
+    /** The fencing token: larger than that of every earlier lock on the key. */
+    readonly fence: Fence;
+} : {
+    /** The fencing token, if the backend has them. */
+    readonly fence?: Fence;
+});
+/** The handle that `lock()` passes to its callback where it was given a slot. */
+type SlotHandle<C extends BackendCapabilities = FencingCapabilities> = LockHandle<C> & {
+    /** Its number, from 1 on. */
+    readonly slot: number;
+};
+/** The handle that `lock()` passes to its callback where it was given claims. */
+type LocksHandle<C extends BackendCapabilities = FencingCapabilities> = Pick<HeldLocks, "expiresAtMs" | "signal" | "extend" | "assertHeld"> & StoreMembers<C> & LockSet;
+/** What the function of `lead()` is given; with what locks of the store can do besides, as with any lock. */
+type Leadership<C extends BackendCapabilities = FencingCapabilities> = Assertable & StoreMembers<C> & {
+    /** The key as given. */
+    readonly key: string;
+    /**
+     * Aborted when this process is not to lead any more: with `LockLost` when the lock is lost or `releaseAll()` is called, because then
+     * another process may lead already; and with the `signal` of the options, for its reason.
+     */
+    readonly signal: AbortSignal;
+} & (C["supportsFencing"] extends true ? {
+    /** The fencing token of the term: larger than that of every earlier term, in whatever process. */
+    readonly fence: Fence;
+    /** {@link fence} as a number, for logs, metrics and columns of numbers. Terms are not consecutive. */
+    readonly term: number;
+} : {
+    /** The fencing token of the term, if the backend has them. */
+    readonly fence?: Fence;
+    /** {@link fence} as a number. */
+    readonly term?: number;
+});
+
+/**
+ * Called when a release fails where nothing can be thrown: at the end of an `await using` block or of `lock()`. Without such a
+ * function the error is printed, with neither key nor lock id, unless `NODE_ENV` is `production` and `SYNCGUARD_DEBUG` is not
+ * `true`.
+ *
+ * @param error - the error of the release; a thrown value that is not an `Error` is its `originalError`
+ * @param context - raw identifiers, and where it happened
+ */
+type OnReleaseError = (error: Error, context: {
+    /** The id of the lock that was not released; of several, of the first that was not released by its id before. */
+    lockId: string;
+    /** Its key. */
+    key: string;
+    /** All of them, where several were granted together. */
+    locks?: readonly Pick<GrantedLock, "key" | "lockId">[] | undefined;
+    /** Where it happened: always at the end of a block or of `lock()`. */
+    source: "disposal";
+}) => void;
+/**
+ * Called when a lock is lost: it has ended, or was put out, while it was held. Without such a function the loss is printed, with
+ * neither key nor lock id, unless `NODE_ENV` is `production` and `SYNCGUARD_DEBUG` is not `true`.
+ *
+ * A loss is noticed by heartbeats, by an extension, where the `signal` was asked for at the end of the lock, and in any case by the
+ * release, which finds the lock gone.
+ *
+ * @param error - a `LockError` of the code `LockLost`, which is also the reason of the lock's `signal`
+ * @param context - raw identifiers
+ */
+type OnLost = (error: LockError, context: {
+    /** The id of the lock; of several that were granted together, of the one that is gone, or of the first that was not released by its id if all are. */
+    lockId: string;
+    /** Its key. */
+    key: string;
+    /** All of them, where several were granted together. */
+    locks?: readonly Pick<GrantedLock, "key" | "lockId">[] | undefined;
+}) => void;
+/** Whether and how a lock extends itself while it is held; `true` for the defaults. */
+type AutoExtend = boolean | AutoExtendOptions;
+/** How a lock extends itself. Heartbeats that fail are tried again until the lock ends. */
+interface AutoExtendOptions {
+    /** Milliseconds from one heartbeat to the next, less than the TTL. Default: a third of the TTL. */
+    everyMs?: number | undefined;
+    /** Milliseconds after which the lock is lost although it could be extended. Default: no limit. */
+    maxMs?: number | undefined;
+    /**
+     * Milliseconds for which the event loop may hang: after that the lock is not extended until it turns again. Default
+     * 30000.
+     */
+    maxStallMs?: number | undefined;
+}
+/** How long and how often to try. */
+interface AcquisitionOptions {
+    /** Attempts after the first. Default: 10 in `lock()`; no limit in `backend.lock()`. */
+    maxRetries?: number | undefined;
+    /** Milliseconds before the first retry. Default 100. */
+    retryDelayMs?: number | undefined;
+    /** Whether the wait doubles each time. Default `"exponential"`. */
+    backoff?: "exponential" | "fixed" | undefined;
+    /** How far the wait grows, in milliseconds. Default: no limit in `lock()`; 5000 in `backend.lock()`. */
+    maxRetryDelayMs?: number | undefined;
+    /** How much of the wait is random: half of it, all of it or nothing. Default `"equal"`. */
+    jitter?: "equal" | "full" | "none" | undefined;
+    /** Milliseconds to wait in all. Default 5000. */
+    timeoutMs?: number | undefined;
+    /**
+     * What ends the wait between two attempts: `"notify"`, the default, when the store tells that the lock was freed, and in
+     * any case when the next retry is due; `"poll"` only the latter. An attempt that follows a message is not a retry. While
+     * the store tells of releases, retries ask it less and less often, and with `"notify-only"` not before the lock would end
+     * by itself: for stores that bill by command.
+     */
+    wait?: "notify" | "notify-only" | "poll" | undefined;
+    /** Ends the waiting; has no effect once the lock is held. */
+    signal?: AbortSignal | undefined;
+}
+/** Which lock `lock()` takes, and how. */
+interface LockConfig extends LockLabels {
+    /** Names what the lock protects: at most 512 bytes of UTF-8 after NFC normalisation. */
+    key: string;
+    /** Milliseconds after which the lock ends by itself. Default 30000. */
+    ttlMs?: number | undefined;
+    /** Cancels the waiting, and aborts the signal of the callback's handle. It does not affect the release. */
+    signal?: AbortSignal | undefined;
+    /** Extends the lock by itself while it is held. Default: it ends with its TTL. */
+    autoExtend?: AutoExtend | undefined;
+    /**
+     * Milliseconds for which the lock is held at least, at most `ttlMs`: if the function ends earlier, the lock ends then, and nobody
+     * gets it before. Default: it is free as soon as the function has ended.
+     */
+    minHoldMs?: number | undefined;
+    /**
+     * Called when the release fails. A failed release never replaces what the callback returned or threw. Default: the
+     * backend's, else the error is printed, but not in production: see {@link OnReleaseError}.
+     */
+    onReleaseError?: OnReleaseError | undefined;
+    /** Called when the lock is lost while the function runs. Default: the backend's, else it is printed: see {@link OnLost}. */
+    onLost?: OnLost | undefined;
+    /**
+     * Whether `lock()` is rejected with `LockLost` if the lock was lost while the function ran, in place of what the function
+     * returned. What it throws comes first. Default false.
+     */
+    throwIfLost?: boolean | undefined;
+    /** Milliseconds after which the release is aborted and no longer waited for. Default: the backend's, else no limit of its own. */
+    disposeTimeoutMs?: number | undefined;
+    /** How long and how often to try. */
+    acquisition?: AcquisitionOptions | undefined;
+}
+/** {@link LockConfig} for other things than a key. */
+type LockConfigOf<What> = Omit<LockConfig, "key"> & {
+    /** What to take. */
+    key: What;
+};
+/** How `backend.lock()` takes the lock. */
+interface BackendLockOptions extends LockLabels {
+    /** Milliseconds after which the lock ends by itself. Default 30000. */
+    ttlMs?: number | undefined;
+    /** Cancels the waiting. */
+    signal?: AbortSignal | undefined;
+    /** Extends the lock by itself while it is held. Default: it ends with its TTL. */
+    autoExtend?: AutoExtend | undefined;
+    /** How long and how often to try. */
+    acquisition?: AcquisitionOptions | undefined;
+    /** Called when the release at disposal fails. Default: the backend's. */
+    onReleaseError?: OnReleaseError | undefined;
+    /** Called when the lock is lost. Default: the backend's, else it is printed: see {@link OnLost}. */
+    onLost?: OnLost | undefined;
+    /** Milliseconds after which disposal aborts the release and stops waiting for it. Default: the backend's. */
+    disposeTimeoutMs?: number | undefined;
+    /**
+     * Milliseconds for which the lock is held at least, at most `ttlMs`: if it is released earlier, it ends then, and nobody gets it
+     * before. Default: a release frees it at once.
+     */
+    minHoldMs?: number | undefined;
+}
+/**
+ * Called when the function of `lead()` has thrown, or a campaign has failed; `lead()` goes on. Without such a function the error is
+ * printed, in production, too.
+ *
+ * @param error - what the function has thrown, or the error of the store
+ * @param context - the raw key, and where it happened
+ */
+type OnLeadError = (error: unknown, context: {
+    /** The key for which was campaigned. */
+    key: string;
+    /** Whether the function has thrown it, or the store has failed. */
+    source: "term" | "campaign";
+}) => void;
+/** How `lead()` campaigns and leads. */
+interface LeadOptions extends LockLabels {
+    /** Milliseconds after which others take over from a leader that is dead or cut off. Default 30000. */
+    ttlMs?: number | undefined;
+    /** A label to store with the lock, by which people see who leads. Default: the host's name and the id of the process. */
+    owner?: string | undefined;
+    /**
+     * Ends it: the campaigning at once; a term as soon as the function, whose signal is aborted with this one, has settled. Until then
+     * nobody else leads.
+     */
+    signal?: AbortSignal | undefined;
+    /** How the lock extends itself. A term ends after its `maxMs`. Default: a third of the TTL from one heartbeat to the next. */
+    autoExtend?: AutoExtendOptions | undefined;
+    /** Called when the function has thrown, or a campaign has failed. Default: it is printed: see {@link OnLeadError}. */
+    onError?: OnLeadError | undefined;
+    /** Called when the lock is lost during a term. Default: the backend's, else it is printed: see {@link OnLost}. */
+    onLost?: OnLost | undefined;
+}
+/** Which period `once()` is asked for, and how it takes the lock. */
+interface OnceOptions extends LockLabels {
+    /**
+     * Names the period, or the version: a moment, a whole number that is not negative, or a text whose order is that of its
+     * characters, such as an ISO date; a text of digits alone is a number. A key has either numbers or texts. At most 100 printable
+     * characters of ASCII.
+     */
+    due: Date | number | string;
+    /** Milliseconds after which the lock ends by itself, so that another process can do it if this one has died. Default 30000. */
+    ttlMs?: number | undefined;
+    /** Cancels the attempt, and aborts the signal of the callback's handle. */
+    signal?: AbortSignal | undefined;
+    /** Extends the lock by itself while the function runs. Default: it ends with its TTL. */
+    autoExtend?: AutoExtend | undefined;
+    /** Called when the release after a failure of the function fails. Default: the backend's. */
+    onReleaseError?: OnReleaseError | undefined;
+    /** Called when the lock is lost. Default: the backend's, else it is printed: see {@link OnLost}. */
+    onLost?: OnLost | undefined;
+    /** Milliseconds after which the release after a failure of the function is no longer waited for. Default: the backend's. */
+    disposeTimeoutMs?: number | undefined;
+}
+/** What came of `once()`. */
+type OnceResult<T> = {
+    /** It ran here, to its end, and is stored as done. */
+    ran: true;
+    /** What the function has returned. */
+    value: T;
+} | {
+    /** It did not run here. */
+    ran: false;
+    /** It was done before, for this period or for a later one. */
+    reason: "done";
+    /** When that was stored, on the store's clock. */
+    doneAt: Date;
+    /** The last period that is stored as done; of a moment its milliseconds. */
+    lastDue: string;
+} | {
+    /** It did not run here. */
+    ran: false;
+    /** Somebody else holds the lock: they do it, or something else under the same key. */
+    reason: "running";
+};
+/** Options of every backend of this package. */
+interface CommonBackendOptions {
+    /** Whether `isLocked()` deletes what expired more than two seconds ago. Default false. */
+    cleanupInIsLocked?: boolean | undefined;
+    /**
+     * Called when the release at the end of an `await using` block or of `lock()` fails. Default: the error is printed, but not in
+     * production: see {@link OnReleaseError}.
+     */
+    onReleaseError?: OnReleaseError | undefined;
+    /** Called when a lock is lost. Default: it is printed, but not in production: see {@link OnLost}. */
+    onLost?: OnLost | undefined;
+    /** Milliseconds after which disposal aborts the release and stops waiting for it. Default: no limit of its own. */
+    disposeTimeoutMs?: number | undefined;
+}
+/** How `acquire()` asks. */
+type AcquireOptions = LockLabels & {
+    /** Milliseconds after which the lock ends by itself. */
+    ttlMs: number;
+    /** Extends the lock by itself while it is held. Default: it ends with its TTL. */
+    autoExtend?: AutoExtend | undefined;
+};
+/** Options of `releaseAll()`. */
+interface ReleaseAllOptions {
+    /** Milliseconds after which it ends, whatever the store has answered. Default 5000. */
+    timeoutMs?: number | undefined;
+}
+/** What `releaseAll()` has done. */
+interface ReleaseAllResult {
+    /**
+     * How many locks were released, by this call or by their holders when they heard of it; several that were granted together count
+     * as one.
+     */
+    released: number;
+    /** How many were gone already, also one of several. */
+    gone: number;
+    /**
+     * An error for each lock whose release has failed or was not answered in time; such a lock ends with its TTL. Another call
+     * tries them again.
+     */
+    failed: LockError[];
+}
+
 /**
  * A backend as every function of this package accepts it: a {@link LockBackend}, or a backend of your own whose `acquire`
  * returns plain results without the methods of a handle.
@@ -416,453 +1105,6 @@ interface LockBackend<C extends BackendCapabilities = BackendCapabilities> exten
     }) => Promise<DecoratedAcquireResult<C>>;
 }
 /**
- * Called when a release fails where nothing can be thrown: at the end of an `await using` block or of `lock()`. Without such a
- * function the error is printed, with neither key nor lock id, unless `NODE_ENV` is `production` and `SYNCGUARD_DEBUG` is not
- * `true`.
- *
- * @param error - the error of the release; a thrown value that is not an `Error` is its `originalError`
- * @param context - raw identifiers, and where it happened
- */
-type OnReleaseError = (error: Error, context: {
-    /** The id of the lock that was not released. */
-    lockId: string;
-    /** Its key. */
-    key: string;
-    /** Where it happened: always at the end of a block or of `lock()`. */
-    source: "disposal";
-}) => void;
-/**
- * Called when a lock is lost: it has ended, or was put out, while it was held. Without such a function the loss is printed, with
- * neither key nor lock id, unless `NODE_ENV` is `production` and `SYNCGUARD_DEBUG` is not `true`.
- *
- * A loss is noticed by heartbeats, by an extension, where the `signal` was asked for at the end of the lock, and in any case by the
- * release, which finds the lock gone.
- *
- * @param error - a `LockError` of the code `LockLost`, which is also the reason of the lock's `signal`
- * @param context - raw identifiers
- */
-type OnLost = (error: LockError, context: {
-    /** The id of the lock. */
-    lockId: string;
-    /** Its key. */
-    key: string;
-}) => void;
-/** What a granted lock can do, and what becomes of it. The functions need no `this` and may be destructured. */
-interface DisposableLockHandle {
-    /**
-     * Frees the lock, at most once: later calls return `{ ok: false }` and do nothing. If the lock was lost, `{ ok: false }`, too,
-     * whatever is freed.
-     *
-     * It is repeated for `operationTimeoutMs` while the store cannot be reached, and after an error in the background until the lock
-     * is free or its TTL is over.
-     *
-     * @throws LockError the store's error; `Aborted` with a signal that is already aborted, which does not count as a call:
-     *   the lock can still be released
-     * @example
-     * ```ts
-     * const held = await backend.lock("report:nightly");
-     * try {
-     *   console.log("working under fence", held.fence);
-     * } finally {
-     *   await held.release();
-     * }
-     * ```
-     */
-    release: (signal?: AbortSignal) => Promise<ReleaseResult>;
-    /**
-     * Makes the lock end `ttlMs` milliseconds from now, whatever was left of it.
-     *
-     * @returns `{ ok: false }` if the lock is gone, or {@link signal} has said that it is lost: stop what it protects
-     * @throws LockError `InvalidArgument` for a `ttlMs` that is no positive whole number; `Aborted` if the signal came first;
-     *   or the store's error
-     * @example
-     * ```ts
-     * const { ok } = await held.extend(60_000);
-     * if (!ok) throw new Error("the lock was lost: stop");
-     * ```
-     */
-    extend: (ttlMs: number, signal?: AbortSignal) => Promise<ExtendResult>;
-    /**
-     * Frees the lock if it has not been released. Never throws: the error of a failed release goes to `onReleaseError`, even
-     * if it comes after `disposeTimeoutMs`.
-     *
-     * @example
-     * ```ts
-     * {
-     *   await using held = await backend.lock("report:nightly");
-     *   console.log("working under fence", held.fence);
-     * } // released here
-     * ```
-     */
-    [Symbol.asyncDispose](): Promise<void>;
-    /**
-     * Aborted when the lock is lost, with a `LockError` of the code `LockLost` as its reason. Without `autoExtend` that is when
-     * its time is over. A lock that was released is not lost, unless its release finds that it was gone before its time was over.
-     *
-     * Every handle of this package has it. Results without a lock have none, and those that a backend of your own makes by itself
-     * need none.
-     */
-    readonly signal?: AbortSignal;
-}
-/**
- * A lock that is held: the result of an acquisition with the members of a handle. `extend` and heartbeats update its
- * `expiresAtMs`.
- */
-type AsyncLock<C extends BackendCapabilities = BackendCapabilities> = AcquireOk<C> & DisposableLockHandle;
-/**
- * A lock of a backend of this package: an {@link AsyncLock} that knows its key and surely has its signal. What is spread of it has
- * both, too.
- */
-type HeldLock<C extends BackendCapabilities = FencingCapabilities> = AsyncLock<C> & StoreMembers<C> & {
-    /** The key as given. */
-    readonly key: string;
-    /** Always there: pass it to what the lock protects. */
-    readonly signal: AbortSignal;
-};
-/** What the locks of a store can do besides. */
-type StoreMembers<C extends BackendCapabilities> = C extends Record<"backend", "postgres"> ? PostgresGuard : C extends Record<"backend", "firestore"> ? FirestoreGuard : C extends Record<"backend", "redis"> ? RedisGuard : unknown;
-/** What the lock of `once()` can do besides, on a store where the work can be done in one transaction with the note that it is. */
-type OnceMembers<C extends BackendCapabilities> = C extends Record<"backend", "postgres"> ? PostgresDone : C extends Record<"backend", "firestore"> ? FirestoreDone : unknown;
-/** What locks in PostgreSQL can do besides. The functions need no `this` and may be destructured. */
-interface PostgresGuard {
-    /**
-     * Checks in a transaction of yours, in the database of the locks, that the lock is held, or all of several, and keeps it from being
-     * taken over until the transaction ends, however long that takes: what is committed was written by the holder. One round trip.
-     *
-     * If the lock is gone, the transaction has failed, so that it cannot be committed even if the error is caught.
-     *
-     * @param tx - what postgres.js' `sql.begin()` gives, or a `Client` or `PoolClient` of pg after its `BEGIN`; for others there is
-     *   {@link PostgresGuard.guardQuery}
-     * @throws LockError `LockLost` if the lock is not held any more, of which its `signal` hears, too; `InvalidArgument` for what is no
-     *   transaction, or one of another database, and where the index on `lock_id` is missing; `AuthFailed` if the role of the
-     *   transaction has not the rights; or the error of your client
-     * @example
-     * ```ts
-     * import postgres from "postgres";
-     * import { createPostgresBackend } from "syncguard/postgres";
-     *
-     * const sql = postgres("postgres://app:secret@localhost/app");
-     * const backend = createPostgresBackend(sql);
-     * await using held = await backend.lock("account:1");
-     * await sql.begin(async (tx) => {
-     *   await held.guard(tx);
-     *   await tx`UPDATE accounts SET balance = balance - 10 WHERE id = 1`;
-     * });
-     * ```
-     */
-    readonly guard: (tx: PostgresTransaction) => Promise<void>;
-    /**
-     * The statement of {@link PostgresGuard.guard}, for clients that it does not know: run it in your transaction, before or after its
-     * writes. It fails if the lock is gone, with a message that contains `LockLost`, and the transaction with it; otherwise it gives a
-     * row that need not be looked at.
-     *
-     * @throws LockError `LockLost` if it is known already
-     * @example
-     * ```ts
-     * import { createPostgresBackend } from "syncguard/postgres";
-     *
-     * const backend = createPostgresBackend("postgres://app:secret@localhost/app");
-     * await using held = await backend.lock("account:1");
-     * const { text, values } = held.guardQuery();
-     * console.log(text, values); // for Prisma: tx.$queryRawUnsafe(text, ...values)
-     * ```
-     */
-    readonly guardQuery: () => GuardQuery;
-}
-/** What the lock of `once()` in PostgreSQL can do besides. The functions need no `this` and may be destructured. */
-interface PostgresDone {
-    /**
-     * As {@link PostgresGuard.guard}, and stores in your transaction that the period is done: if the transaction is committed, it is, and
-     * never again; else nothing of either is there. So what the transaction writes is done exactly once.
-     *
-     * Call it last: who wants the lock when its time is over waits from then on until the transaction ends. Then let the function
-     * end, which frees the lock.
-     *
-     * @param tx - as for {@link PostgresGuard.guard}
-     * @throws LockError as {@link PostgresGuard.guard}; `InvalidArgument` also if the table of fence counters has no columns for it
-     * @example
-     * ```ts
-     * import postgres from "postgres";
-     * import { createPostgresBackend } from "syncguard/postgres";
-     *
-     * const sql = postgres("postgres://app:secret@localhost/app");
-     * const backend = createPostgresBackend(sql);
-     * await backend.once("interest", { due: "2026-11" }, async ({ done }) => {
-     *   await sql.begin(async (tx) => {
-     *     await tx`UPDATE accounts SET balance = balance * 1.01`;
-     *     await done(tx);
-     *   });
-     * });
-     * ```
-     */
-    readonly done: (tx: PostgresTransaction) => Promise<void>;
-    /**
-     * The statement of {@link PostgresDone.done}, for clients that it does not know: run it in your transaction, after its writes.
-     *
-     * @throws LockError `LockLost` if it is known already
-     * @example
-     * ```ts
-     * import { createPostgresBackend } from "syncguard/postgres";
-     *
-     * const backend = createPostgresBackend("postgres://app:secret@localhost/app");
-     * await backend.once("interest", { due: "2026-11" }, ({ doneQuery }) => {
-     *   const { text, values } = doneQuery();
-     *   console.log(text, values); // for Prisma: tx.$queryRawUnsafe(text, ...values)
-     * });
-     * ```
-     */
-    readonly doneQuery: () => GuardQuery;
-}
-/** A statement for a transaction of yours. */
-interface GuardQuery {
-    /** The SQL, with `$1` … for the values. */
-    text: string;
-    /** The values, all of them texts. */
-    values: string[];
-}
-/** A transaction of postgres.js, or a pg `Client` or `PoolClient` in one. */
-type PostgresTransaction = {
-    /** Runs a statement. */
-    unsafe: (...args: never[]) => unknown;
-    /** What tells a transaction from the instance. */
-    savepoint: (...args: never[]) => unknown;
-} | {
-    /** Runs a statement. */
-    query: (...args: never[]) => unknown;
-    /** A pool has none. */
-    escapeIdentifier: (...args: never[]) => unknown;
-};
-/** What locks in Firestore can do besides. The function needs no `this` and may be destructured. */
-interface FirestoreGuard {
-    /**
-     * Reads the lock in a transaction of yours, in the database of the locks: if somebody takes it over before the transaction is
-     * committed, Firestore runs your function again, and then this fails. So what is committed was written by the holder.
-     *
-     * Call it before the first write, as every read of a transaction.
-     *
-     * @param tx - a `Transaction` of `@google-cloud/firestore`
-     * @throws LockError `LockLost` if the lock is not held any more, of which its `signal` hears, too; `InvalidArgument` for what is no
-     *   transaction, or one of another database; or the error of your client
-     * @example
-     * ```ts
-     * import { Firestore } from "@google-cloud/firestore";
-     * import { createFirestoreBackend } from "syncguard/firestore";
-     *
-     * const db = new Firestore();
-     * const backend = createFirestoreBackend(db);
-     * await using held = await backend.lock("account:1");
-     * await db.runTransaction(async (tx) => {
-     *   await held.guard(tx);
-     *   tx.update(db.doc("accounts/1"), { checked: true });
-     * });
-     * ```
-     */
-    readonly guard: (tx: FirestoreTransaction) => Promise<void>;
-}
-/** What the lock of `once()` in Firestore can do besides. The function needs no `this` and may be destructured. */
-interface FirestoreDone {
-    /**
-     * As {@link FirestoreGuard.guard}, and stores in your transaction that the period is done: if the transaction is committed, it is, and
-     * never again; else nothing of either is there. So what the transaction writes is done exactly once.
-     *
-     * It reads and writes, so call it after your reads and before your writes. Then let the function end, which frees the lock.
-     *
-     * @param tx - a `Transaction` of `@google-cloud/firestore`
-     * @throws LockError as {@link FirestoreGuard.guard}
-     * @example
-     * ```ts
-     * import { Firestore } from "@google-cloud/firestore";
-     * import { createFirestoreBackend } from "syncguard/firestore";
-     *
-     * const db = new Firestore();
-     * const backend = createFirestoreBackend(db);
-     * await backend.once("report", { due: "2026-11" }, async ({ done }) => {
-     *   await db.runTransaction(async (tx) => {
-     *     await done(tx);
-     *     tx.set(db.doc("reports/2026-11"), { sum: 42 });
-     *   });
-     * });
-     * ```
-     */
-    readonly done: (tx: FirestoreTransaction) => Promise<void>;
-}
-/** A `Transaction` of `@google-cloud/firestore`. */
-interface FirestoreTransaction {
-    /** Reads a document. */
-    get: (...args: never[]) => unknown;
-    /** Reads several documents. */
-    getAll: (...args: never[]) => unknown;
-}
-/** What locks in Redis can do besides. */
-interface RedisGuard {
-    /**
-     * Runs your Lua only if the lock is held, by the server's clock: in one atomic step with the check, and one round trip. Of
-     * several locks, all must be held. A holder that was stopped for longer than its TTL changes nothing.
-     *
-     * The script is sent as it is, and sees its own `KEYS` and `ARGV`, from 1 on. Its text is code: what comes from elsewhere
-     * belongs into `keys` and `arguments`. After the first time only its hash is sent.
-     *
-     * @param script - Lua, as for `EVAL`
-     * @returns what the script returns: see {@link RedisReply}
-     * @throws LockError `LockLost` if the lock is not held any more: nothing of the script has run, and `signal` is aborted;
-     *   `InvalidArgument` that names the argument, for a script that the server cannot compile, and in a Redis Cluster for keys in
-     *   another hash slot than the lock; `Internal` with the server's own words for what the script fails with, after which what
-     *   it has written before stays; `Aborted` if the signal came first; or the store's error. A script is sent once at most:
-     *   where its answer is lost, the message ends with "the script may have run"
-     * @example
-     * ```ts
-     * import { createRedisBackend } from "syncguard/redis";
-     *
-     * const backend = createRedisBackend("redis://localhost:6379");
-     * await using held = await backend.lock("account:1");
-     * const balance = await held.eval("return redis.call('INCRBY', KEYS[1], ARGV[1])", {
-     *   keys: ["balance:1"],
-     *   arguments: [25],
-     * });
-     * console.log("the balance is", balance);
-     * ```
-     */
-    readonly eval: (script: string, options?: RedisEvalOptions) => Promise<RedisReply>;
-}
-/** What a script is given. */
-interface RedisEvalOptions {
-    /**
-     * The names of your data that the script touches, as they are in the server; the script's `KEYS`. Where the backend was given a
-     * client of ioredis with a `keyPrefix`, or `clientKeyPrefix`, that is put before each, as ioredis does it. The backend's own
-     * `keyPrefix` is not.
-     */
-    readonly keys?: readonly string[] | undefined;
-    /** What else the script is given, as texts; the script's `ARGV`. */
-    readonly arguments?: readonly (string | number)[] | undefined;
-    /** Cancels the call, which is then rejected with `Aborted`; the script may have run. */
-    readonly signal?: AbortSignal | undefined;
-}
-/**
- * What a script returns, as ioredis and node-redis give it: a number of Lua as a whole number, a text or a status as a text, `nil`
- * and `false` as `null`, `true` as `1`, a table as an array to its first `nil`, an error within a table as an error.
- */
-type RedisReply = string | number | null | LockError | RedisReply[];
-/** An acquisition's result that can be used with `await using`. Without a lock the methods do nothing. */
-type DecoratedAcquireResult<C extends BackendCapabilities> = AsyncLock<C> | ({
-    /** The lock was not granted. */
-    ok: false;
-    /** Somebody holds it. */
-    reason: "locked";
-} & DisposableLockHandle);
-/** Whether and how a lock extends itself while it is held; `true` for the defaults. */
-type AutoExtend = boolean | AutoExtendOptions;
-/** How a lock extends itself. Heartbeats that fail are tried again until the lock ends. */
-interface AutoExtendOptions {
-    /** Milliseconds from one heartbeat to the next, less than the TTL. Default: a third of the TTL. */
-    everyMs?: number | undefined;
-    /** Milliseconds after which the lock is lost although it could be extended. Default: no limit. */
-    maxMs?: number | undefined;
-    /**
-     * Milliseconds for which the event loop may hang: after that the lock is not extended until it turns again. Default
-     * 30000.
-     */
-    maxStallMs?: number | undefined;
-}
-/** How long and how often to try. */
-interface AcquisitionOptions {
-    /** Attempts after the first. Default: 10 in `lock()`; no limit in `backend.lock()`. */
-    maxRetries?: number | undefined;
-    /** Milliseconds before the first retry. Default 100. */
-    retryDelayMs?: number | undefined;
-    /** Whether the wait doubles each time. Default `"exponential"`. */
-    backoff?: "exponential" | "fixed" | undefined;
-    /** How far the wait grows, in milliseconds. Default: no limit in `lock()`; 5000 in `backend.lock()`. */
-    maxRetryDelayMs?: number | undefined;
-    /** How much of the wait is random: half of it, all of it or nothing. Default `"equal"`. */
-    jitter?: "equal" | "full" | "none" | undefined;
-    /** Milliseconds to wait in all. Default 5000. */
-    timeoutMs?: number | undefined;
-    /**
-     * What ends the wait between two attempts: `"notify"`, the default, when the store tells that the lock was freed, and in
-     * any case when the next retry is due; `"poll"` only the latter. An attempt that follows a message is not a retry.
-     */
-    wait?: "notify" | "poll" | undefined;
-    /** Ends the waiting; has no effect once the lock is held. */
-    signal?: AbortSignal | undefined;
-}
-/** Which lock `lock()` takes, and how. */
-interface LockConfig extends LockLabels {
-    /** Names what the lock protects: at most 512 bytes of UTF-8 after NFC normalisation. */
-    key: string;
-    /** Milliseconds after which the lock ends by itself. Default 30000. */
-    ttlMs?: number | undefined;
-    /** Cancels the waiting, and aborts the signal of the callback's handle. It does not affect the release. */
-    signal?: AbortSignal | undefined;
-    /** Extends the lock by itself while it is held. Default: it ends with its TTL. */
-    autoExtend?: AutoExtend | undefined;
-    /**
-     * Milliseconds for which the lock is held at least, at most `ttlMs`: if the function ends earlier, the lock ends then, and nobody
-     * gets it before. Default: it is free as soon as the function has ended.
-     */
-    minHoldMs?: number | undefined;
-    /**
-     * Called when the release fails. A failed release never replaces what the callback returned or threw. Default: the
-     * backend's, else the error is printed, but not in production: see {@link OnReleaseError}.
-     */
-    onReleaseError?: OnReleaseError | undefined;
-    /** Called when the lock is lost while the function runs. Default: the backend's, else it is printed: see {@link OnLost}. */
-    onLost?: OnLost | undefined;
-    /**
-     * Whether `lock()` is rejected with `LockLost` if the lock was lost while the function ran, in place of what the function
-     * returned. What it throws comes first. Default false.
-     */
-    throwIfLost?: boolean | undefined;
-    /** Milliseconds after which the release is aborted and no longer waited for. Default: the backend's, else no limit of its own. */
-    disposeTimeoutMs?: number | undefined;
-    /** How long and how often to try. */
-    acquisition?: AcquisitionOptions | undefined;
-}
-/** The handle that `lock()` passes to its callback. */
-type LockHandle<C extends BackendCapabilities = FencingCapabilities> = LockHandleMembers<C> & StoreMembers<C> & {
-    /**
-     * Aborted when the lock is lost, with a `LockError` of the code `LockLost` as its reason, and with `config.signal`, for its
-     * reason. Without `autoExtend` the lock is lost when its time is over.
-     */
-    readonly signal: AbortSignal;
-};
-/** The handle that `once()` passes to its function. */
-type OnceHandle<C extends BackendCapabilities = FencingCapabilities> = LockHandle<C> & OnceMembers<C>;
-/** What the handles of callbacks have in common. */
-type LockHandleMembers<C extends BackendCapabilities = FencingCapabilities> = {
-    /** The key as given. */
-    readonly key: string;
-    /** Proof of ownership: whoever knows it can release and extend the lock. */
-    readonly lockId: string;
-    /** When the lock ends, in milliseconds since the Unix epoch; updated by `extend` and by heartbeats. */
-    readonly expiresAtMs: number;
-    /**
-     * Makes the lock end `ttlMs` milliseconds from now, whatever was left of it.
-     *
-     * @returns `{ ok: false }` if the lock is gone: stop what it protects
-     * @throws LockError `InvalidArgument` for a `ttlMs` that is no positive whole number; `Aborted` if the signal came first;
-     *   or the store's error
-     * @example
-     * ```ts
-     * import { lock } from "syncguard";
-     *
-     * await lock(
-     *   async ({ extend }) => {
-     *     const { ok } = await extend(60_000);
-     *     if (!ok) throw new Error("the lock was lost: stop");
-     *   },
-     *   { key: "report:nightly" },
-     * );
-     * ```
-     */
-    readonly extend: (ttlMs: number, signal?: AbortSignal) => Promise<ExtendResult>;
-} & (C["supportsFencing"] extends true ? {
-    /** The fencing token: larger than that of every earlier lock on the key. */
-    readonly fence: Fence;
-} : {
-    /** The fencing token, if the backend has them. */
-    readonly fence?: Fence;
-});
-/**
  * `lock()` bound to a backend: waits for the lock, runs `fn` while it is held, and frees it whatever `fn` did.
  *
  * @throws LockError `AcquisitionTimeout` if others held it for too long; `Aborted` if a signal ended the waiting;
@@ -876,18 +1118,6 @@ type BoundLock<C extends BackendCapabilities = FencingCapabilities> = {
     /** Under several locks, all or nothing. */
     <T>(fn: (handle: LocksHandle<C>) => Promise<T> | T, config: LockConfigOf<Claims | Required<Claim>>): Promise<T>;
 };
-/** {@link LockConfig} for other things than a key. */
-type LockConfigOf<What> = Omit<LockConfig, "key"> & {
-    /** What to take. */
-    key: What;
-};
-/** The handle that `lock()` passes to its callback where it was given a slot. */
-type SlotHandle<C extends BackendCapabilities = FencingCapabilities> = LockHandle<C> & {
-    /** Its number, from 1 on. */
-    readonly slot: number;
-};
-/** The handle that `lock()` passes to its callback where it was given claims. */
-type LocksHandle<C extends BackendCapabilities = FencingCapabilities> = Pick<HeldLocks, "expiresAtMs" | "signal" | "extend"> & StoreMembers<C> & LockSet;
 /** What `createLock()` gives: {@link BoundLock} with a backend of its own, which is closed with it. */
 type ClosableLock<C extends BackendCapabilities = FencingCapabilities> = BoundLock<C> & {
     /** As {@link SyncGuardBackend.close} of its backend. */
@@ -904,142 +1134,6 @@ type ClosableLock<C extends BackendCapabilities = FencingCapabilities> = BoundLo
      * ```
      */
     readonly [Symbol.asyncDispose]: () => Promise<void>;
-};
-/** How `backend.lock()` takes the lock. */
-interface BackendLockOptions extends LockLabels {
-    /** Milliseconds after which the lock ends by itself. Default 30000. */
-    ttlMs?: number | undefined;
-    /** Cancels the waiting. */
-    signal?: AbortSignal | undefined;
-    /** Extends the lock by itself while it is held. Default: it ends with its TTL. */
-    autoExtend?: AutoExtend | undefined;
-    /** How long and how often to try. */
-    acquisition?: AcquisitionOptions | undefined;
-    /** Called when the release at disposal fails. Default: the backend's. */
-    onReleaseError?: OnReleaseError | undefined;
-    /** Called when the lock is lost. Default: the backend's, else it is printed: see {@link OnLost}. */
-    onLost?: OnLost | undefined;
-    /** Milliseconds after which disposal aborts the release and stops waiting for it. Default: the backend's. */
-    disposeTimeoutMs?: number | undefined;
-    /**
-     * Milliseconds for which the lock is held at least, at most `ttlMs`: if it is released earlier, it ends then, and nobody gets it
-     * before. Default: a release frees it at once.
-     */
-    minHoldMs?: number | undefined;
-}
-/**
- * Called when the function of `lead()` has thrown, or a campaign has failed; `lead()` goes on. Without such a function the error is
- * printed, in production, too.
- *
- * @param error - what the function has thrown, or the error of the store
- * @param context - the raw key, and where it happened
- */
-type OnLeadError = (error: unknown, context: {
-    /** The key for which was campaigned. */
-    key: string;
-    /** Whether the function has thrown it, or the store has failed. */
-    source: "term" | "campaign";
-}) => void;
-/** How `lead()` campaigns and leads. */
-interface LeadOptions extends LockLabels {
-    /** Milliseconds after which others take over from a leader that is dead or cut off. Default 30000. */
-    ttlMs?: number | undefined;
-    /** A label to store with the lock, by which people see who leads. Default: the host's name and the id of the process. */
-    owner?: string | undefined;
-    /**
-     * Ends it: the campaigning at once; a term as soon as the function, whose signal is aborted with this one, has settled. Until then
-     * nobody else leads.
-     */
-    signal?: AbortSignal | undefined;
-    /** How the lock extends itself. A term ends after its `maxMs`. Default: a third of the TTL from one heartbeat to the next. */
-    autoExtend?: AutoExtendOptions | undefined;
-    /** Called when the function has thrown, or a campaign has failed. Default: it is printed: see {@link OnLeadError}. */
-    onError?: OnLeadError | undefined;
-    /** Called when the lock is lost during a term. Default: the backend's, else it is printed: see {@link OnLost}. */
-    onLost?: OnLost | undefined;
-}
-/** What the function of `lead()` is given; with what locks of the store can do besides, as with any lock. */
-type Leadership<C extends BackendCapabilities = FencingCapabilities> = StoreMembers<C> & {
-    /** The key as given. */
-    readonly key: string;
-    /**
-     * Aborted when this process is not to lead any more: with `LockLost` when the lock is lost or `releaseAll()` is called, because then
-     * another process may lead already; and with the `signal` of the options, for its reason.
-     */
-    readonly signal: AbortSignal;
-} & (C["supportsFencing"] extends true ? {
-    /** The fencing token of the term: larger than that of every earlier term, in whatever process. */
-    readonly fence: Fence;
-    /** {@link fence} as a number, for logs, metrics and columns of numbers. Terms are not consecutive. */
-    readonly term: number;
-} : {
-    /** The fencing token of the term, if the backend has them. */
-    readonly fence?: Fence;
-    /** {@link fence} as a number. */
-    readonly term?: number;
-});
-/** Which period `once()` is asked for, and how it takes the lock. */
-interface OnceOptions extends LockLabels {
-    /**
-     * Names the period, or the version: a moment, a whole number that is not negative, or a text whose order is that of its
-     * characters, such as an ISO date; a text of digits alone is a number. A key has either numbers or texts. At most 100 printable
-     * characters of ASCII.
-     */
-    due: Date | number | string;
-    /** Milliseconds after which the lock ends by itself, so that another process can do it if this one has died. Default 30000. */
-    ttlMs?: number | undefined;
-    /** Cancels the attempt, and aborts the signal of the callback's handle. */
-    signal?: AbortSignal | undefined;
-    /** Extends the lock by itself while the function runs. Default: it ends with its TTL. */
-    autoExtend?: AutoExtend | undefined;
-    /** Called when the release after a failure of the function fails. Default: the backend's. */
-    onReleaseError?: OnReleaseError | undefined;
-    /** Called when the lock is lost. Default: the backend's, else it is printed: see {@link OnLost}. */
-    onLost?: OnLost | undefined;
-    /** Milliseconds after which the release after a failure of the function is no longer waited for. Default: the backend's. */
-    disposeTimeoutMs?: number | undefined;
-}
-/** What came of `once()`. */
-type OnceResult<T> = {
-    /** It ran here, to its end, and is stored as done. */
-    ran: true;
-    /** What the function has returned. */
-    value: T;
-} | {
-    /** It did not run here. */
-    ran: false;
-    /** It was done before, for this period or for a later one. */
-    reason: "done";
-    /** When that was stored, on the store's clock. */
-    doneAt: Date;
-    /** The last period that is stored as done; of a moment its milliseconds. */
-    lastDue: string;
-} | {
-    /** It did not run here. */
-    ran: false;
-    /** Somebody else holds the lock: they do it, or something else under the same key. */
-    reason: "running";
-};
-/** Options of every backend of this package. */
-interface CommonBackendOptions {
-    /** Whether `isLocked()` deletes what expired more than two seconds ago. Default false. */
-    cleanupInIsLocked?: boolean | undefined;
-    /**
-     * Called when the release at the end of an `await using` block or of `lock()` fails. Default: the error is printed, but not in
-     * production: see {@link OnReleaseError}.
-     */
-    onReleaseError?: OnReleaseError | undefined;
-    /** Called when a lock is lost. Default: it is printed, but not in production: see {@link OnLost}. */
-    onLost?: OnLost | undefined;
-    /** Milliseconds after which disposal aborts the release and stops waiting for it. Default: no limit of its own. */
-    disposeTimeoutMs?: number | undefined;
-}
-/** How `acquire()` asks. */
-type AcquireOptions = LockLabels & {
-    /** Milliseconds after which the lock ends by itself. */
-    ttlMs: number;
-    /** Extends the lock by itself while it is held. Default: it ends with its TTL. */
-    autoExtend?: AutoExtend | undefined;
 };
 /** `acquire()` of a backend of this package. */
 type AcquireMethod<C extends BackendCapabilities = FencingCapabilities> = {
@@ -1131,7 +1225,7 @@ interface SyncGuardBackend<C extends BackendCapabilities = FencingCapabilities> 
      *   acquisition: { timeoutMs: 10_000 },
      *   autoExtend: true,
      * });
-     * held.signal.throwIfAborted(); // between two steps of the work
+     * held.assertHeld(); // directly before each effect
      * ```
      * @example
      * ```ts
@@ -1251,23 +1345,7 @@ interface SyncGuardBackend<C extends BackendCapabilities = FencingCapabilities> 
      */
     [Symbol.asyncDispose](): Promise<void>;
 }
-/** Options of `releaseAll()`. */
-interface ReleaseAllOptions {
-    /** Milliseconds after which it ends, whatever the store has answered. Default 5000. */
-    timeoutMs?: number | undefined;
-}
-/** What `releaseAll()` has done. */
-interface ReleaseAllResult {
-    /** How many locks were released; several that were granted together count as one. */
-    released: number;
-    /** How many were gone already, also one of several. */
-    gone: number;
-    /**
-     * An error for each lock whose release has failed or was not answered in time; such a lock ends with its TTL. Another call
-     * tries them again.
-     */
-    failed: LockError[];
-}
+
 /** An event of telemetry, which reports one operation, or the loss of a lock. */
 type LockEvent = {
     /** Which operation; `"lost"` when a lock was lost. */
@@ -1319,17 +1397,6 @@ interface DiagnosticsMessage extends Pick<LockEvent, "result" | "keyHash" | "cla
     error?: LockErrorCode;
     /** Milliseconds that an operation took. */
     durationMs?: number;
-}
-/** Which way a backend takes to its server, and why. */
-interface BackendTransport {
-    /**
-     * - `"native"`: over connections of this package. Waiters hear of releases, and locks are extended also while the event loop
-     *   is blocked.
-     * - `"client"`: through the methods of your client. Waiters poll, and a blocked event loop stops extensions.
-     */
-    readonly way: "native" | "client";
-    /** Why, for people. It names settings and shows no values. */
-    readonly reason: string;
 }
 /** Options of `withTelemetry()`. */
 interface TelemetryOptions {
@@ -1407,8 +1474,8 @@ declare function lead(key: string, fn: Work<FencingCapabilities>, options?: Lead
  * const backend = createRedisBackend("redis://localhost:6379");
  * const total = await lock(
  *   backend,
- *   async ({ fence, signal }) => {
- *     signal.throwIfAborted(); // between two steps: the lock may be lost
+ *   async ({ fence, assertHeld }) => {
+ *     assertHeld(); // directly before each effect: the lock may be lost
  *     console.log("working under fence", fence);
  *     return 42;
  *   },
@@ -1578,6 +1645,11 @@ interface FirestoreBackendOptions extends CommonBackendOptions {
      * Milliseconds after which an operation fails, including its retries after conflicts; at most an hour. Default 5000.
      */
     operationTimeoutMs?: number | undefined;
+    /**
+     * Whether locks are granted and extended however far this machine's clock is from Firestore's. Default false: both fail
+     * with `ServiceUnavailable` if they differ by more than 500 ms, because two holders could be the result.
+     */
+    ignoreClockSkew?: boolean | undefined;
     /**
      * How operations get to Firestore.
      *
@@ -1921,7 +1993,7 @@ declare function createDisposableHandle<C extends BackendCapabilities>(backend: 
  */
 declare function decorateAcquireResult<C extends BackendCapabilities>(backend: Mutations<C>, result: AcquireResult<C>, key: string, onReleaseError?: OnReleaseError, disposeTimeoutMs?: number): DecoratedAcquireResult<C>;
 /**
- * Tries once to take a lock, on any backend whose results can be disposed of. A plain result without a lock is returned as
+ * Tries once to acquire a lock, on any backend whose results can be disposed of. A plain result without a lock is returned as
  * it is, because there is nothing to dispose of.
  *
  * @throws LockError `Internal` if the backend returns a plain result for a granted lock, which is released; or the error of
@@ -2151,7 +2223,7 @@ interface PostgresSslOptions {
 interface PostgresConnectionOptions {
     /** A URL as for {@link createPostgresBackend}. */
     url?: string | undefined;
-    /** Names, addresses, or folders of unix sockets; of several, the first that accepts writes. Default `"localhost"`. */
+    /** Names, addresses, or folders of unix sockets; of several, the one that accepts writes, on the latest timeline. Default `"localhost"`. */
     host?: string | readonly string[] | undefined;
     /** The port: one for all hosts, or one for each. Default 5432. */
     port?: number | readonly number[] | undefined;
@@ -2248,10 +2320,12 @@ declare function createPostgresBackend(sql: PostgresClient | string | PostgresCo
  * Creates the tables and indexes that are missing. Call it before the first lock, as often and in as many processes as you
  * like. It also works on tables that SyncGuard 2 for TypeScript has created.
  *
- * Needs the right to create tables, and no rights if nothing is missing.
+ * Needs the right to create tables, and no rights if nothing is missing. It keeps nobody who uses the tables waiting: a change
+ * waits until no long transaction has them open.
  *
  * @param sql - as for {@link createPostgresBackend}
- * @throws LockError `InvalidArgument` for options, `AuthFailed` for missing rights, and the errors of connecting
+ * @throws LockError `InvalidArgument` for options, `AuthFailed` for missing rights, `NetworkTimeout` that names who has had a table open for a
+ *   minute, and the errors of connecting
  * @example
  * ```ts
  * import { setupSchema } from "syncguard/postgres";
@@ -2379,9 +2453,10 @@ interface RedisBackendOptions extends CommonBackendOptions {
     /** Namespace of all keys. Default `"syncguard"`. */
     keyPrefix?: string | undefined;
     /**
-     * How many replicas must have a lock before it counts as granted (`WAIT`). If they do not have it within a tenth of
-     * `operationTimeoutMs`, it is released, and the acquisition fails with `ServiceUnavailable`. Acquisitions have a connection of
-     * their own then; through a client that cannot be carried over, this is refused. Default 0: the primary's word is enough.
+     * How many replicas must have a lock before it counts as granted, and an extension before it counts (`WAIT`). If they do not have
+     * it within a tenth of `operationTimeoutMs`, a lock is released again, an extension does not move the end, and either fails with
+     * `ServiceUnavailable`. Both have connections of their own then; through a client that cannot be carried over, this is refused.
+     * Default 0: the primary's word is enough.
      */
     replicas?: number | undefined;
     /**
@@ -2987,7 +3062,7 @@ type ExecutionResult = {
 interface Settings {
     /** The part of a lock's duration that is taken off its `expiration`. Default 0.01. */
     readonly driftFactor: number;
-    /** Attempts after the first; -1 for no limit. Default 10. */
+    /** Attempts after the first; -1 or `Infinity` for no limit. Default 10. */
     readonly retryCount: number;
     /** Milliseconds between two attempts. Default 200. An attempt that follows a release is made at once, and is no retry. */
     readonly retryDelay: number;
@@ -3154,9 +3229,10 @@ declare class Redlock extends EventEmitter {
      *
      * @param clients - one
      * @param settings - those of redlock, and `firstClientOnly`
-     * @throws LockError `InvalidArgument` that names the setting; for several clients; for a third argument, redlock's scripts
+     * @param scripts - taken for its likeness to redlock: there are no scripts to replace
+     * @throws LockError `InvalidArgument` that names the setting; for several clients; for scripts
      */
-    constructor(clients: Iterable<Client>, settings?: RedlockSettings, scripts?: undefined);
+    constructor(clients: Iterable<Client>, settings?: RedlockSettings, scripts?: Readonly<Record<string, undefined>>);
     /**
      * Closes the connection, and calls `quit()` of the client that was given, if it has one.
      *
@@ -3201,7 +3277,8 @@ declare class Redlock extends EventEmitter {
      */
     release(lock: Lock, settings?: Partial<Settings>): Promise<ExecutionResult>;
     /**
-     * Makes a lock end `duration` milliseconds from now. The lock that was given has no `expiration` afterwards.
+     * Makes a lock end `duration` milliseconds from now. The lock that was given has no `expiration` afterwards. While the store cannot be
+     * reached, it is tried again, as the settings say, until the lock ends.
      *
      * @returns the lock to use from now on
      * @throws ExecutionError if the lock has ended or is gone, or the store has failed; LockError `InvalidArgument`

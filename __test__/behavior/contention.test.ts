@@ -1,6 +1,7 @@
 import { expect, test } from "vitest";
-import { lock } from "syncguard";
+import { type AcquisitionOptions, lock } from "syncguard";
 import { lockError } from "../support/errors";
+import { inTime } from "../support/in-time";
 import { newKey, onEveryStore, take } from "../support/suite";
 
 onEveryStore("contention", (connect) => {
@@ -10,6 +11,39 @@ onEveryStore("contention", (connect) => {
     await take(backend, key);
     const second = await backend.acquire({ key, ttlMs: 5_000 });
     expect(second).toMatchObject({ ok: false, reason: "locked" });
+  });
+
+  test("a busy answer says who and how long, and shows no lock id", async () => {
+    const backend = connect();
+    const [key, other] = [newKey(), newKey()];
+    const held = await backend.lock(key, { ttlMs: 30_000, owner: "worker-7" });
+    const busy = {
+      retryAfterMs: expect.toSatisfy((ms: number) => ms > 15_000 && ms <= 31_000) as number,
+      owner: "worker-7",
+    };
+    const refused = await connect().acquire({ key, ttlMs: 5_000 });
+    expect(refused).toMatchObject({ ok: false, reason: "locked", ...busy });
+    expect(JSON.stringify(refused)).not.toContain(held.lockId);
+    const claims = [key, other];
+    expect(await backend.acquire({ claims, ttlMs: 5_000 })).toMatchObject({ ...busy, key });
+
+    for (const wait of [
+      (acquisition: AcquisitionOptions) => lock(connect(), () => undefined, { key, acquisition }),
+      (acquisition: AcquisitionOptions) => connect().lock(key, { acquisition }),
+      (acquisition: AcquisitionOptions) => backend.lock([other, key], { acquisition }),
+    ]) {
+      const error = await lockError(
+        inTime<unknown>(300, (timeoutMs) => wait({ timeoutMs, retryDelayMs: 100 })),
+      );
+      expect(error).toMatchObject({ code: "AcquisitionTimeout", context: busy });
+      expect(JSON.stringify(error.context)).not.toContain(held.lockId);
+    }
+    await held.release();
+    const nameless = await backend.lock(key, { ttlMs: 30_000 });
+    const again = await backend.acquire({ key, ttlMs: 5_000 });
+    expect(again).toMatchObject({ ok: false, retryAfterMs: busy.retryAfterMs });
+    expect(again).not.toHaveProperty("owner");
+    await nameless.release();
   });
 
   test("one of many gets the lock", async () => {
@@ -43,22 +77,24 @@ onEveryStore("contention", (connect) => {
     const backend = connect();
     const key = newKey();
     await take(backend, key);
-    const acquisition = { timeoutMs: 60, retryDelayMs: 5, maxRetries: Infinity };
+    const acquisition = { retryDelayMs: 5, maxRetries: Infinity };
     let ran = false;
+    const work = (): void => {
+      ran = true;
+    };
     const error = await lockError(
-      lock(
-        backend,
-        () => {
-          ran = true;
-        },
-        { key, acquisition },
+      inTime(60, (timeoutMs) =>
+        lock(backend, work, { key, acquisition: { ...acquisition, timeoutMs } }),
       ),
     );
     expect(error.code).toBe("AcquisitionTimeout");
     expect(error.message).toMatch(/^Timeout reached before next retry /);
     expect(error.context?.key).toBe(key);
     expect(ran).toBe(false);
-    expect((await lockError(backend.lock(key, { acquisition }))).code).toBe("AcquisitionTimeout");
+    const waiting = inTime(60, (timeoutMs) =>
+      backend.lock(key, { acquisition: { ...acquisition, timeoutMs } }),
+    );
+    expect((await lockError(waiting)).code).toBe("AcquisitionTimeout");
   });
 
   test("the lock goes to a waiter once it is free", async () => {

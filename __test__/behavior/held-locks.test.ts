@@ -159,6 +159,41 @@ onEveryStore("handles of several locks", (connect, name) => {
     expect(await isFree(k("a"), k("b"))).toBe(true);
   });
 
+  test("one that is released by its id leaves the others to their handle", async () => {
+    start();
+    const options = { ttlMs: 1_500, autoExtend: true };
+    const held = await backend.lock([k("a"), { key: k("api"), slots: 2 }, k("c")], options);
+    const { signal } = held;
+    for (const place of [1, 0]) {
+      const lockId = held.lockIds[place] as string;
+      expect(await backend.release({ lockId })).toEqual({ ok: true });
+    }
+    const before = held.expiresAtMs;
+    // Longer than the TTL and the tolerance.
+    await until(() => held.expiresAtMs > before + 3_000);
+    expect(await isFree(k("a"))).toBe(true);
+    expect(await isFree(k("c"))).toBe(false);
+    held.assertHeld();
+    expect(await held.extend(options.ttlMs)).toMatchObject({ ok: true });
+    expect(await held.release()).toEqual({ ok: true });
+    expect(await isFree(k("c"))).toBe(true);
+    expect([signal.aborted, lost]).toEqual([false, []]);
+  });
+
+  test("one that another backend releases by its id leaves the others to their handle", async () => {
+    start();
+    const options = { ttlMs: 1_500, autoExtend: true };
+    const held = await backend.lock([k("a"), k("b")], options);
+    // Nobody else sees what is in the memory of one.
+    const other = name === "SQLite in memory" ? backend : connect({});
+    expect(await other.release({ lockId: held.lockIds[0] as string })).toEqual({ ok: true });
+    const before = held.expiresAtMs;
+    await until(() => held.expiresAtMs > before + 3_000);
+    expect(held.signal.aborted).toBe(false);
+    expect(await held.release()).toEqual({ ok: true });
+    expect(lost).toEqual([]);
+  });
+
   test("are released at most once, and by the end of a block", async () => {
     start();
     const held = await backend.lock([k("a"), k("b")]);
@@ -297,7 +332,7 @@ onEveryStore("handles of several locks", (connect, name) => {
     const error = await lockError(backend.lock([k("a"), k("b")], ONCE));
     expect(error).toMatchObject({
       code: "AcquisitionTimeout",
-      context: { key: `${k("a")}, ${k("b")}` },
+      context: { key: k("a"), keys: [k("a"), k("b")] },
     });
     expect(error.message).not.toContain(k("a"));
     await other.release();

@@ -1,3 +1,4 @@
+import { AsyncLocalStorage } from "node:async_hooks";
 import { setTimeout as sleep } from "node:timers/promises";
 import { expect, test } from "vitest";
 import { type AutoExtend, lock, LockError, type LockEvent, withTelemetry } from "syncguard";
@@ -46,6 +47,23 @@ onEveryStore("holding", (connect) => {
         expect(held.signal.aborted).toBe(false);
       }
       expect(await backend.isLocked({ key })).toBe(false);
+    },
+  );
+
+  test.concurrent(
+    "of a loss one hears in the context in which the lock was asked for",
+    async () => {
+      const context = new AsyncLocalStorage<string>();
+      const seen: string[] = [];
+      const note = (who: string) => (): void => void seen.push(`${who}: ${context.getStore()}`);
+      const [backend, key] = [connect(), newKey()];
+      const onLost = note("onLost");
+      const held = await context.run("asked", () => backend.lock(key, { ...EXTENDING, onLost }));
+      held.signal.addEventListener("abort", note("listener"));
+      await backend.forceRelease(key);
+      await lossOf(held);
+      await until(() => seen.length === 2);
+      expect(seen.sort()).toEqual(["listener: asked", "onLost: asked"]);
     },
   );
 
@@ -115,6 +133,7 @@ onEveryStore("holding", (connect) => {
     const held = await acquire(backend, newKey(), undefined, 60_000);
     const { signal } = held;
     await backend.release({ lockId: held.lockId });
+    expect(await held.extend(60_000)).toEqual({ ok: false });
     expect(await held.release()).toEqual({ ok: false });
     expect(signal.aborted).toBe(false);
   });
@@ -128,7 +147,7 @@ onEveryStore("holding", (connect) => {
     const { signal } = held;
     await held.extend(60_000);
     await backend.extend({ lockId: held.lockId, ttlMs: 60_000 });
-    await backend.release({ lockId: gone.lockId });
+    await backend.forceRelease(gone.key);
     expect(await gone.extend(60_000)).toEqual({ ok: false });
     expect(await lossOf(gone)).toMatchObject({ code: "LockLost" });
     await sleep(1_100);

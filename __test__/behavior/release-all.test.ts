@@ -1,3 +1,4 @@
+import { setTimeout as sleep } from "node:timers/promises";
 import { expect, test } from "vitest";
 import { lock, type LockError, type LockEvent, withTelemetry } from "syncguard";
 import { lockError } from "../support/errors";
@@ -50,6 +51,29 @@ onEveryStore("releaseAll", (connect) => {
     expect(await first.release()).toEqual({ ok: false });
     expect(await backend.releaseAll()).toEqual(NOTHING);
     expect(await kept.release()).toEqual({ ok: true });
+    await backend.close();
+  });
+
+  test("a lock that its holder releases when it hears of that counts as released", async () => {
+    const backend = own();
+    const options = { ttlMs: 60_000, autoExtend: true };
+    const [first, second] = [
+      await backend.lock(newKey(), options),
+      await backend.lock([newKey(), newKey()], options),
+    ];
+    const results: Promise<unknown>[] = [];
+    first.signal.addEventListener("abort", () => results.push(first.release()));
+    const work = async (): Promise<void> => {
+      try {
+        await sleep(60_000, undefined, { signal: second.signal });
+      } finally {
+        await second.release();
+      }
+    };
+    const worked = work().catch((error: unknown) => error);
+    expect(await backend.releaseAll()).toEqual({ released: 2, gone: 0, failed: [] });
+    await Promise.all(results);
+    expect(await worked).toHaveProperty("name", "AbortError");
     await backend.close();
   });
 

@@ -107,6 +107,27 @@ describe("mark and status", () => {
     expect(await json(0, url, "status", KEY)).toMatchObject({ locked: true, done });
   });
 
+  it("is not changed between numbers and texts without --force", async () => {
+    for (const [due, other, is, becomes] of [
+      [42, "v1", "a number", "text"],
+      ["v1", "42", "text", "a number"],
+    ] as const) {
+      const key = `${KEY}:${due}`;
+      await backend.once(key, { due }, () => undefined);
+      const set = ["mark", key, "--set", other, "--yes"] as const;
+      const refused = await cli(url, ...set);
+      expect(refused).toMatchObject({ code: 64, stdout: "" });
+      expect(refused.stderr).toContain(
+        `what is stored as done for this key is ${is}, and --set is ${becomes}`,
+      );
+      expect(refused.stderr).toContain("--force");
+      // Nothing was stored: the period of before is still done.
+      expect(await backend.once(key, { due }, () => 1)).toMatchObject({ reason: "done" });
+      expect(await cli(url, ...set, "--force")).toMatchObject({ code: 0 });
+      expect(await backend.once(key, { due: other }, () => 1)).toMatchObject({ reason: "done" });
+    }
+  });
+
   it("is changed only by those who say yes", async () => {
     await backend.once(KEY, { due: 42 }, () => undefined);
     for (const args of [
@@ -122,6 +143,11 @@ describe("mark and status", () => {
     expect(set).toMatchObject({ code: 0 });
     expect(set.stdout).toMatch(/^41, at 2/);
     expect(await backend.once(KEY, { due: 42 }, () => 1)).toMatchObject({ ran: true });
+    // A change that is made is no failure, whatever was before.
+    const first = await cli(url, "mark", `${KEY}:new`, "--set", "5", "--yes");
+    expect(first).toMatchObject({ code: 0 });
+    expect(first.stdout).toMatch(/^5, at 2/);
+    expect(await cli(url, "mark", `${KEY}:none`, "--clear", "--yes")).toMatchObject({ code: 0 });
     const cleared = await cli(url, "mark", KEY, "--clear", "--yes");
     expect(cleared).toMatchObject({ code: 0, stdout: "nothing is done\n" });
     expect(await backend.once(KEY, { due: "v1" }, () => 1)).toMatchObject({ ran: true });

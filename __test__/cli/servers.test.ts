@@ -140,9 +140,62 @@ describe("Redis", () => {
     expect(named(reader, "operations")).toMatchObject([
       { status: "fail", message: expect.stringContaining("acquire") as string },
     ]);
+    expect(named(reader, "rights").filter(({ status }) => status === "fail")).toMatchObject([
+      { message: expect.stringContaining("SET: the scripts that acquire") as string },
+    ]);
     const unknown = await cli(at("nobody"), "doctor");
     expect(unknown.code).toBe(1);
     expect(list.stderr + unknown.stdout + unknown.stderr).not.toContain("s3cr3t");
+  });
+
+  it("leaves no lock behind that the user could not release", async () => {
+    const rights =
+      "~syncguard:* allchannels -@all +eval +evalsha +get +set +time +ping +info +scan";
+    const give = async (...more: string[]) =>
+      server.admin.call("ACL", "SETUSER", "taker", "on", ">s3cr3t", ...rights.split(" "), ...more);
+    await give("+publish", "+subscribe", "+unsubscribe");
+    const url = `redis://taker:s3cr3t@127.0.0.1:${server.port}`;
+    const found = await examine(1, url);
+    expect(named(found, "rights")).toMatchObject([
+      {
+        status: "fail",
+        message: expect.stringContaining("DEL: the script that releases") as string,
+      },
+    ]);
+    expect(named(found, "operations")).toMatchObject([{ status: "fail" }]);
+    expect(await server.admin.call("EXISTS", "syncguard:syncguard:doctor")).toBe(0);
+    await give("+del", "+publish", "+subscribe", "+unsubscribe");
+    expect(named(await examine(0, url), "rights")).toEqual([]);
+  });
+
+  it("says why whoever waits would wait longer", async () => {
+    const rights = "~syncguard:* -@all +eval +evalsha +get +set +del +time +ping +info +scan";
+    const user = async (name: string, ...more: string[]) => {
+      await server.admin.call(
+        "ACL",
+        "SETUSER",
+        name,
+        "on",
+        ">s3cr3t",
+        ...rights.split(" "),
+        ...more,
+      );
+      return named(await examine(0, `redis://${name}:s3cr3t@127.0.0.1:${server.port}`), "wake-ups");
+    };
+    const channels = ["resetchannels", "&syncguard:*"];
+    const hearing = ["+subscribe", "+unsubscribe"];
+    expect(await user("whole", ...channels, ...hearing, "+publish")).toMatchObject([
+      { status: "ok" },
+    ]);
+    expect(await user("mute", ...channels, ...hearing)).toMatchObject([
+      { status: "warn", fix: expect.stringContaining("+publish") as string },
+    ]);
+    expect(await user("deaf", ...channels, "+publish")).toMatchObject([
+      { status: "warn", fix: expect.stringContaining("+subscribe") as string },
+    ]);
+    expect(
+      await user("elsewhere", "resetchannels", "&other:*", ...hearing, "+publish"),
+    ).toMatchObject([{ status: "warn", fix: expect.stringContaining("channels") as string }]);
   });
 
   it("runs commands one after the other, from anywhere", async () => {

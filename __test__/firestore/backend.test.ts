@@ -60,6 +60,7 @@ describe("options", () => {
     ["fenceCollection", { fenceCollection: "locks" }],
     ["collection", { collection: "same", fenceCollection: "same" }],
     ["cleanupInIsLocked", { cleanupInIsLocked: 1 as never }],
+    ["ignoreClockSkew", { ignoreClockSkew: "yes" as never }],
     ["onReleaseError", { onReleaseError: 1 as never }],
     ["disposeTimeoutMs", { disposeTimeoutMs: 0 }],
     ["operationTimeoutMs", { operationTimeoutMs: 0 }],

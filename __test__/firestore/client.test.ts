@@ -251,9 +251,10 @@ describe("a mock", () => {
     const key = newKey();
     const error = await lockError(backend.acquire({ key, ttlMs: 5_000 }));
     expect(error.code).toBe("NetworkTimeout");
-    expect(client.open).toBe(1);
+    // The acquisition's; that of the release which undoes it may have begun as well.
+    expect(client.open).toBeGreaterThan(0);
     read();
-    // What it reads at last, nobody waits for.
+    // What they read at last, nobody waits for.
     await until(() => client.open === 0);
     expect(client.written).toEqual([]);
   });

@@ -82,7 +82,7 @@ describe("eight clients", () => {
       expect(winners.map(({ fence }) => fence)).toEqual([formatFence(AHEAD + round)]);
       expect(await winners[0]!.release()).toEqual({ ok: true });
     }
-    expect(longestMs).toBeLessThan(2_000);
+    expect(longestMs).toBeLessThan(4_500);
   });
 
   test("wait for one key with lock(): each gets it, none at the same time", async () => {
@@ -182,7 +182,7 @@ describe.each(["native", "client"] as const)("%s", (transport) => {
     const error = await lockError(backend.acquire({ key, ttlMs: 60_000 }));
     expect(error.code).toBe("NetworkTimeout");
     await emulator.setFaults();
-    await until(async () => (await stored(key)) === undefined, 2_000);
+    await until(async () => (await stored(key)) === undefined);
     expect((await take(backend, key)).fence).toBe(formatFence(AHEAD + 2));
   });
 
@@ -191,7 +191,7 @@ describe.each(["native", "client"] as const)("%s", (transport) => {
     const key = newKey();
     await countFrom(key, AHEAD);
     await emulator.resetCalls();
-    await emulator.setFaults({ effect: { latencyMs: 200 }, method: "Commit" });
+    await emulator.setFaults({ effect: { latencyMs: 3_000 }, method: "Commit" });
     const controller = new AbortController();
     const acquisition = lockError(
       backend.acquire({ key, ttlMs: 60_000, signal: controller.signal }),
@@ -200,11 +200,12 @@ describe.each(["native", "client"] as const)("%s", (transport) => {
     const start = performance.now();
     controller.abort();
     expect((await acquisition).code).toBe("Aborted");
-    expect(performance.now() - start).toBeLessThan(150);
+    // It does not wait for the commit.
+    expect(performance.now() - start).toBeLessThan(2_500);
     await emulator.setFaults();
     // The commit is not known to have failed: what it wrote in the end is taken back.
     await until(async () => (await emulator.calls()).Commit === 2);
-    await until(async () => (await stored(key)) === undefined, 2_000);
+    await until(async () => (await stored(key)) === undefined);
     expect((await take(backend, key)).fence).toBe(formatFence(AHEAD + 2));
   });
 

@@ -104,7 +104,7 @@ onEveryStore("who may release", (connect) => {
     await handle(system(RELEASE, { key: fullKey(key), owner: ownerOf(kept) }), unreachable);
     const freed = performance.now();
     expect(dataOf(await waiting)).toMatchObject({ acquired: true });
-    expect(performance.now() - freed).toBeLessThan(1_000);
+    expect(performance.now() - freed).toBeLessThan(10_000);
     expect(await backend.isLocked({ key: fullKey(key) })).toBe(false);
   });
 

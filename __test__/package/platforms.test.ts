@@ -198,8 +198,17 @@ describe("the build of a release", () => {
   });
 
   it("is in the workflow for every platform that gets a package", () => {
-    const workflow = readFileSync(join(root, ".github/workflows/release.yml"), "utf8");
+    const workflow = readFileSync(join(root, ".github/workflows/platforms.yml"), "utf8");
     const built = [...workflow.matchAll(/^ +- platform: (\S+)$/gm)].map(([, name]) => name);
     expect(built.sort()).toEqual([...platforms].sort());
+  });
+
+  it("is built by workflows that name each action by its commit", () => {
+    const folder = join(root, ".github/workflows");
+    const actions = readdirSync(folder).flatMap((name) => [
+      ...readFileSync(join(folder, name), "utf8").matchAll(/uses: (?!\.\/)(.*)$/gm),
+    ]);
+    expect(actions.length).toBeGreaterThan(5);
+    for (const [, action] of actions) expect(action).toMatch(/^[\w/-]+@[0-9a-f]{40} # v[\d.]+$/);
   });
 });

@@ -11,7 +11,7 @@ const CLIENTS: Readonly<Record<string, readonly string[]>> = {
   "bench/alternatives": ["redis-semaphore", "redlock", "redlock-universal"],
   examples: [
     ...["@aws-sdk/client-dynamodb", "@aws-sdk/lib-dynamodb", "async-lock", "bullmq", "croner"],
-    ...["drizzle-orm", "kysely", "node-cron", "typeorm"],
+    ...["drizzle-orm", "knex", "kysely", "node-cron", "typeorm"],
     // The last is what `prisma generate` makes.
     ...["@prisma/adapter-pg", "@prisma/client", ".prisma"],
   ],

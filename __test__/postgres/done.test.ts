@@ -114,6 +114,28 @@ describe("done(tx)", () => {
     expect(await effects(key)).toBe(1);
   });
 
+  test("is refused in a savepoint, also after one elsewhere in the session", async () => {
+    const key = newKey();
+    const { folder: host, port } = server;
+    const session = postgres({ host, port, user: USER, database: "postgres", max: 1 });
+    onTestFinished(() => session.end());
+    for (const due of [1, 2]) {
+      const refused = backend.once(key, { due }, async ({ done }) => {
+        await session.begin(async (tx) => {
+          await tx`INSERT INTO effects VALUES (${key})`;
+          await tx.savepoint((sp) => done(sp));
+        });
+      });
+      const { code, message } = await lockError(refused);
+      expect(code).toBe("InvalidArgument");
+      expect(message).toContain("outermost");
+      await backend.once(key, { due }, async ({ done }) => {
+        await session.begin((tx) => done(tx));
+      });
+    }
+    expect(await effects(key)).toBe(0);
+  });
+
   test("refuses a stale holder, whose transaction is rolled back", async () => {
     const key = newKey();
     let aborted: unknown;

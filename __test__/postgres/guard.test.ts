@@ -198,6 +198,14 @@ describe.each(Object.keys(CLIENTS))("in a transaction of %s", (name) => {
     expect(error.context).toMatchObject({ key: gone.key, lockId: gone.lockId });
   });
 
+  test("a guard is for what is left of several locks", async () => {
+    const held = await backend.lock([newKey(), newKey()]);
+    await transact((tx) => held.guard(tx));
+    await backend.release({ lockId: held.lockIds[0] as string });
+    await transact((tx) => held.guard(tx));
+    expect(await held.release()).toEqual({ ok: true });
+  });
+
   test("heartbeats go on meanwhile", async () => {
     const key = newKey();
     const held = await backend.lock(key, { ttlMs: 5_000, autoExtend: { everyMs: 50 } });
@@ -289,14 +297,88 @@ describe("what cannot be guarded", () => {
     expect(signal.aborted).toBe(false);
   });
 
-  test("is a transaction that has begun before the lock was granted", async () => {
+  test.each(["REPEATABLE READ", "SERIALIZABLE"])(
+    "is a transaction with an older snapshot, in %s: it is to be run again",
+    async (level) => {
+      let held: HeldLock<PostgresCapabilities> | undefined;
+      const begin = (first: () => Promise<unknown>): Promise<unknown> =>
+        sql.begin(`ISOLATION LEVEL ${level}`, async (tx) => {
+          await tx`SELECT 1`;
+          await first();
+          await held?.guard(tx);
+        });
+      // Before the grant.
+      const guarded = begin(async () => (held = await backend.lock(newKey())));
+      expect((await lockError(guarded, "ServiceUnavailable")).message).toContain("snapshot");
+      // Before the last extension, since when the time that it shows is over.
+      const id = held?.lockId as string;
+      await sql`UPDATE syncguard_locks SET expires_at_ms = 1 WHERE lock_id = ${id}`;
+      const extend = (): Promise<unknown> =>
+        sql`UPDATE syncguard_locks SET expires_at_ms = 9999999999999 WHERE lock_id = ${id}`;
+      const error = await lockError(begin(extend), "ServiceUnavailable");
+      expect(error.message).toContain("run the transaction again");
+      expect((error.cause as Error).message).toContain("its snapshot is older");
+      expect(held?.signal.aborted).toBe(false);
+      await begin(async () => undefined);
+      // One that is lost is lost in any level.
+      await backend.forceRelease(held?.key as string);
+      await lockError(
+        begin(async () => undefined),
+        "LockLost",
+      );
+    },
+  );
+
+  test("is a savepoint of postgres.js", async () => {
+    const session = connect({ max: 1 });
+    onTestFinished(() => session.end());
     const key = newKey();
-    const guarded = sql.begin("ISOLATION LEVEL REPEATABLE READ", async (tx) => {
-      await tx`SELECT 1`;
-      const held = await backend.lock(key);
-      await held.guard(tx);
-    });
-    expect((await lockError(guarded, "InvalidArgument")).message).toContain("has begun before");
+    const held = await backend.lock(key);
+    for (let time = 0; time < 2; time++) {
+      const nested = session.begin(async (tx) => {
+        await tx`INSERT INTO sums VALUES (${key}, 1)`;
+        await tx.savepoint((sp) => held.guard(sp));
+      });
+      expect((await lockError(nested, "InvalidArgument")).message).toContain("outermost");
+    }
+    expect(await sql`SELECT n FROM sums WHERE id = ${key}`).toEqual([]);
+    await session.begin((tx) => held.guard(tx));
+    expect(held.signal.aborted).toBe(false);
+  });
+
+  test("is a savepoint of pg", async () => {
+    const client = new Client(pgSettings());
+    await client.connect();
+    onTestFinished(() => client.end());
+    const held = await backend.lock(newKey());
+    await client.query("BEGIN; SAVEPOINT one");
+    const error = await lockError(held.guard(client), "InvalidArgument");
+    expect(error.message).toContain("outermost");
+    await client.query("ROLLBACK TO one; RELEASE one");
+    await held.guard(client);
+    await client.query("COMMIT");
+  });
+
+  test("are rows that row level security hides from the role of the transaction", async () => {
+    const tables = { tableName: "secure_locks", fenceTableName: "secure_fences" };
+    await setupSchema(server.socketUrl, tables);
+    await sql`CREATE ROLE tenant`;
+    await sql`GRANT SELECT, UPDATE ON secure_locks TO tenant`;
+    await sql`ALTER TABLE secure_locks ENABLE ROW LEVEL SECURITY`;
+    const secure = createPostgresBackend(server.socketUrl, tables);
+    onTestFinished(() => secure.close());
+    const held = await secure.lock(newKey());
+    const guard = (): Promise<unknown> =>
+      sql.begin(async (tx) => {
+        await tx`SET LOCAL ROLE tenant`;
+        await held.guard(tx);
+      });
+    expect((await lockError(guard(), "AuthFailed")).message).toContain("row level security");
+    expect(held.signal.aborted).toBe(false);
+    await sql`CREATE POLICY syncguard ON secure_locks TO tenant USING (true) WITH CHECK (true)`;
+    await guard();
+    await held.release();
+    await lockError(guard(), "LockLost");
   });
 
   test("is a lock without the unique index, or under a role without the rights", async () => {

@@ -2,12 +2,18 @@
 
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 // @ts-expect-error a module in plain JavaScript
-import * as check from "../../verify/guards/run.mjs";
+import { perform as play } from "../../verify/frame/play.mjs";
+// @ts-expect-error a module in plain JavaScript
+import { additions as scene } from "../../verify/guards/scene.mjs";
 import { startEmulator } from "../support/firestore";
 import { startPostgres } from "../support/postgres";
 import { startRedis } from "../support/redis";
 
-type Found = Record<"committed" | "refused" | "stopped" | "lost" | "twice" | "miscounted", number>;
+type Figures = Record<
+  "committed" | "refused" | "stopped" | "lost" | "twice" | "miscounted",
+  number
+>;
+type Found = { figures: Figures; violations: string[] };
 type Where = { at: string; stop: () => Promise<void> };
 
 const STORES: Record<string, () => Promise<Where>> = {
@@ -25,9 +31,8 @@ const STORES: Record<string, () => Promise<Where>> = {
   },
 };
 
-const { addUnderLocks } = check as {
-  addUnderLocks: (store: { name: string; at: string }, how: object) => Promise<Found>;
-};
+const perform = play as (scene: object, place: object, settings: object) => Promise<Found>;
+const additions = scene as object;
 
 describe.each(Object.keys(STORES))("on %s", (name) => {
   let where: Where;
@@ -38,19 +43,21 @@ describe.each(Object.keys(STORES))("on %s", (name) => {
 
   const run = (guarded: boolean): Promise<Found> => {
     const how = { transactions: 120, processes: 3, sums: 2, stops: 4, guarded };
-    return addUnderLocks({ name, at: where.at }, how);
+    return perform(additions, { kind: name, at: where.at }, how);
   };
 
   test("nothing is lost with guards", { timeout: 120_000 }, async () => {
-    const found = await run(true);
-    expect(found).toMatchObject({ stopped: 12, lost: 0, twice: 0, miscounted: 0 });
-    expect(found.refused).toBeGreaterThan(0);
-    expect(found.committed).toBeGreaterThan(60);
+    const { figures, violations } = await run(true);
+    expect(violations).toEqual([]);
+    expect(figures).toMatchObject({ stopped: 12, lost: 0, twice: 0, miscounted: 0 });
+    expect(figures.refused).toBeGreaterThan(0);
+    expect(figures.committed).toBeGreaterThan(60);
   });
 
   test("without guards the same run loses some", { timeout: 120_000 }, async () => {
-    const found = await run(false);
-    expect(found).toMatchObject({ committed: 120, refused: 0, stopped: 12 });
-    expect(found.lost).toBeGreaterThan(0);
+    const { figures, violations } = await run(false);
+    expect(violations).toEqual([]);
+    expect(figures).toMatchObject({ committed: 120, refused: 0, stopped: 12 });
+    expect(figures.lost).toBeGreaterThan(0);
   });
 });

@@ -3,9 +3,11 @@
 import { join } from "node:path";
 import { expect, test } from "vitest";
 // @ts-expect-error a module in plain JavaScript
+import { perform as play } from "../../verify/frame/play.mjs";
+// @ts-expect-error a module in plain JavaScript
 import { check as judge } from "../../verify/leader/check.mjs";
 // @ts-expect-error a module in plain JavaScript
-import { runCandidates as play } from "../../verify/leader/candidates.mjs";
+import { leaders as scene } from "../../verify/leader/scene.mjs";
 import { start } from "../support/child";
 import { startPostgres } from "../support/postgres";
 import { startRedis } from "../support/redis";
@@ -20,7 +22,8 @@ type Found = {
   toldMs: number[];
 };
 const check = judge as (history: Entry[], wakingMs?: number) => Found;
-const runCandidates = play as (settings: object) => Promise<Entry[]>;
+const perform = play as (scene: object, place: object, settings: object) => Promise<Found>;
+const leaders = scene as object;
 
 /** For a machine with much else to do. */
 const WAKING_MS = 5_000;
@@ -35,8 +38,8 @@ test.concurrent.each([
     const server = await startServer();
     try {
       const place = { kind, at: server.url };
-      const history = await runCandidates({ place, members: 3, seconds: 8, seed: 7, ttlMs: 1_500 });
-      const { violations, terms, handovers } = check(history, WAKING_MS);
+      const settings = { members: 3, seconds: 8, seed: 7, ttlMs: 1_500, wakingMs: WAKING_MS };
+      const { violations, terms, handovers } = await perform(leaders, place, settings);
       expect(violations).toEqual([]);
       expect(terms).toBeGreaterThanOrEqual(3);
       expect(Object.keys(handovers)).toContain("SIGKILL");

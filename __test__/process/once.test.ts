@@ -2,20 +2,18 @@
 
 import { expect, test } from "vitest";
 // @ts-expect-error a module in plain JavaScript
-import { PLAN as usual, runFleet as run } from "../../verify/once/fleet.mjs";
+import { perform as play } from "../../verify/frame/play.mjs";
+// @ts-expect-error a module in plain JavaScript
+import { PLAN as usual, periods as scene } from "../../verify/once/scene.mjs";
 import { startPostgres } from "../support/postgres";
 import { startRedis } from "../support/redis";
 
-type Counts = {
-  kills: number;
-  wrong: string[];
-  begun: number;
-  periods: number;
-  twice: number;
-  missed: number;
-  failures: object;
+type Found = {
+  figures: { begun: number; periods: number; twice: number; missed: number };
+  violations: string[];
 };
-const runFleet = run as (settings: object) => Promise<Counts>;
+const perform = play as (scene: object, place: object, settings: object) => Promise<Found>;
+const periods = scene as object;
 const PLAN = usual as object;
 
 test.concurrent.each([
@@ -29,9 +27,11 @@ test.concurrent.each([
     try {
       const place = { kind, at: server.url };
       const plan = { ...PLAN, killShare: 0.15 };
-      const found = await runFleet({ place, rule: "once", jobs: 12, periods: 2, plan });
-      expect(found).toMatchObject({ wrong: [], periods: 24, twice: 0, missed: 0 });
-      expect(found.begun).toBeGreaterThanOrEqual(24);
+      const settings = { rule: "once", jobs: 12, periods: 2, plan };
+      const { figures, violations } = await perform(periods, place, settings);
+      expect(violations).toEqual([]);
+      expect(figures).toMatchObject({ periods: 24, twice: 0, missed: 0 });
+      expect(figures.begun).toBeGreaterThanOrEqual(24);
     } finally {
       await server.stop();
     }

@@ -109,7 +109,8 @@ describe("a database that others keep busy", () => {
     const tookMs = performance.now() - started;
     expect(["NetworkTimeout", "ServiceUnavailable"]).toContain(error.code);
     expect(tookMs).toBeGreaterThan(300);
-    expect(tookMs).toBeLessThan(1_500);
+    // And not for as long as an operation may take.
+    expect(tookMs).toBeLessThan(4_500);
 
     // Once it is free again, so are locks.
     holder.child.stdin.end();

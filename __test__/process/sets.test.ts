@@ -1,4 +1,7 @@
-/** Sets of keys that overlap, taken by several processes in opposite orders, for as long as SYNCGUARD_SETS_SECONDS says. */
+/**
+ * Sets of keys that overlap, taken by several processes in opposite orders, for as long as SYNCGUARD_SETS_SECONDS says. With
+ * SYNCGUARD_RECORD, docs/reliability/runs.md says what came of it.
+ */
 
 import { join } from "node:path";
 import { setupSchema } from "syncguard/postgres";
@@ -7,8 +10,14 @@ import { start } from "../support/child";
 import { json } from "../support/cli";
 import { startEmulator } from "../support/firestore";
 import { startPostgres } from "../support/postgres";
+// @ts-expect-error a module of the scripts, in plain JavaScript
+import * as records from "../../scripts/lib/records.mjs";
 import { startRedis } from "../support/redis";
 import { temporaryFolder } from "../support/temp";
+
+const { record } = records as {
+  record: (page: string, heading: string, rows: object[]) => Promise<void>;
+};
 
 const SECONDS = process.env.SYNCGUARD_SETS_SECONDS ?? "2";
 const PROCESSES = 8;
@@ -60,7 +69,7 @@ const scenes: Record<string, () => Promise<Scene>> = {
   },
 };
 
-describe.each(Object.entries(scenes))("on %s", (_, open) => {
+describe.each(Object.entries(scenes))("on %s", (store, open) => {
   test(
     "nobody waits for ever, and nobody has a part of a set",
     async () => {
@@ -91,12 +100,17 @@ describe.each(Object.entries(scenes))("on %s", (_, open) => {
       const turns = reports.map((report) => report.turns);
       expect(Math.min(...turns)).toBeGreaterThan(0);
       expect(looks).toBeGreaterThan(1);
-      if (process.env.SYNCGUARD_SETS_SECONDS !== undefined) {
-        const longest = Math.max(...reports.map((report) => report.longestMs));
-        const total = turns.reduce((sum, one) => sum + one);
-        console.log(
-          `${total} turns, ${Math.min(...turns)}–${Math.max(...turns)} a process, longest wait ${longest} ms, ${looks} looks, ${sets} sets seen`,
-        );
+      if (process.env.SYNCGUARD_RECORD !== undefined) {
+        const row = {
+          store,
+          seconds: Number(SECONDS),
+          turns: turns.reduce((sum, one) => sum + one),
+          "fewest of a process": Math.min(...turns),
+          "longest wait, ms": Math.max(...reports.map((report) => report.longestMs)),
+          looks,
+          "sets seen": sets,
+        };
+        await record("runs", "Sets that overlap", [row]);
       }
       expect(await look()).toEqual(new Map());
     },

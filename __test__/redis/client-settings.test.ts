@@ -287,3 +287,20 @@ describe("driven themselves, because there is nothing to read:", () => {
     expect(readClient(new RedisMock())).toHaveProperty("obstacle");
   });
 });
+
+test("a client of Valkey GLIDE is called what it is", () => {
+  // What its classes have, of which one alone is not enough.
+  class GlideClient {
+    config = { addresses: [{ host: "localhost" }] };
+    customCommand(): void {}
+    invokeScript(): void {}
+  }
+  class GlideClusterClient extends GlideClient {}
+  for (const client of [new GlideClient(), new GlideClusterClient()]) {
+    const error = thrownLockError(() => createRedisBackend(client as never));
+    expect(error.code).toBe("InvalidArgument");
+    expect(error.message).toMatch(
+      /^client is one of Valkey GLIDE, whose connection cannot be used: pass its URL or connection options/,
+    );
+  }
+});

@@ -127,6 +127,28 @@ test("lookup", async () => {
   ]);
 });
 
+test("a grant or an extension that belongs to another call is not believed", async () => {
+  const another = "zyxwvutsrqponmlkjihgfe";
+  const late = 9_000_000_000_000;
+  const { backend, calls } = mocked([[1, 7, late, another], 1, [0, 900, STORED, another], -1]);
+  for (let count = 0; count < 2; count += 1) {
+    await expect(backend.acquire({ key: "resource:1", ttlMs: 5_000 })).rejects.toMatchObject({
+      code: "Internal",
+      message: expect.stringContaining("belongs to another call") as string,
+    });
+  }
+  // What may have been granted is released.
+  await vi.waitFor(() => expect(calls).toHaveLength(4));
+  expect(calls.filter(({ numKeys }) => numKeys === 1)).toHaveLength(2);
+  const extending = mocked([
+    [1, late, another],
+    [1, late, ID],
+  ]);
+  const extend = () => extending.backend.extend({ lockId: ID, ttlMs: 250 });
+  await expect(extend()).rejects.toMatchObject({ code: "Internal" });
+  expect(await extend()).toEqual({ ok: true, expiresAtMs: late });
+});
+
 test("a mock that answers 1 to everything grants and extends", async () => {
   vi.useFakeTimers({ now: 1_700_000_000_000, toFake: ["Date"] });
   try {

@@ -254,7 +254,7 @@ describe("on Redis", () => {
 
 test("wrong arguments are refused, and named", async () => {
   const backend = createTestBackend();
-  const wrong: [unknown, object, RegExp][] = [
+  const wrong: [unknown, unknown, RegExp][] = [
     [[], {}, /^clients must have a client/],
     ["redis://localhost", {}, /^clients must be an array/],
     [backend, {}, /^clients must be an array/],
@@ -263,18 +263,23 @@ test("wrong arguments are refused, and named", async () => {
     [[backend], { retryCount: -2 }, /^retryCount must be/],
     [[backend], { retryCount: 1.5 }, /^retryCount must be an integer/],
     [[backend], { driftFactor: 1 }, /^driftFactor must be less than 1/],
-    [[backend], { retryDelay: "1" }, /^retryDelay must be a number/],
+    [[backend], { retryCount: Number.NaN }, /^retryCount must be an integer/],
+    [[backend], { retryDelay: -1 }, /^retryDelay must be a number/],
+    [[backend], { retryJitter: Infinity }, /^retryJitter must be a number/],
+    [[backend], "5", /^settings must be an object/],
     [[backend], { firstClientOnly: 1 }, /^firstClientOnly must be a boolean/],
   ];
   for (const [clients, settings, message] of wrong) {
-    const error = thrownLockError(() => new Redlock(clients as never, settings));
+    const error = thrownLockError(() => new Redlock(clients as never, settings as never));
     expect([error.code, error.message]).toEqual([
       "InvalidArgument",
       expect.stringMatching(message) as string,
     ]);
   }
-  expect(thrownLockError(() => new Redlock([backend], {}, {} as never)).message).toMatch(
-    /^scripts/,
+  const acquireScript = (script: string): string => script;
+  const scripts = { acquireScript } as never;
+  expect(thrownLockError(() => new Redlock([backend], {}, scripts)).message).toBe(
+    "scripts cannot be replaced: acquireScript",
   );
   const redlock = new Redlock([backend, createTestBackend()], { firstClientOnly: true });
   expect(redlock.clients.size).toBe(2);
@@ -282,14 +287,93 @@ test("wrong arguments are refused, and named", async () => {
     redlock.acquire([], 1_000),
     redlock.acquire("report" as never, 1_000),
     redlock.acquire(["report"], 0),
-    redlock.acquire(["report", "report"], 1_000),
     redlock.using(["report"], 1_000, {}),
   ]) {
     const error = await rejection(call);
     expect(error).toBeInstanceOf(LockError);
     expect(error).toMatchObject({ code: "InvalidArgument" });
   }
+  const lock = new Lock(redlock, ["report"], "0".repeat(32), [], Date.now() + 1_000);
+  const ofValue = "lock.value must be that of a lock of this class: redlock's own are others";
+  for (const [call, message] of [
+    [redlock.acquire(["report", "report"], 1_000), "resources must not name one twice"],
+    [redlock.acquire(["a", ""], 1_000), "resources[1] must not be empty"],
+    [redlock.acquire([7 as never], 1_000), "resources[0] must be a string"],
+    [
+      redlock.acquire(["k".repeat(513)], 1_000),
+      "resources[0] exceeds maximum length of 512 bytes after normalization",
+    ],
+    [redlock.acquire(["a"], Number.MAX_SAFE_INTEGER), /^duration must not exceed \d+$/],
+    [redlock.acquire(Array<string>(101).fill("a"), 1_000), "resources must not be more than 100"],
+    [lock.extend(1_000), ofValue],
+    [redlock.release(new Lock(redlock, ["a"], "b", [], 0)), ofValue],
+  ] as const) {
+    const error = (await rejection(call)) as LockError;
+    expect(error.code).toBe("InvalidArgument");
+    expect(error.message).toMatch(message);
+  }
 });
+
+test("settings that are nothing are none, as in redlock", async () => {
+  const backend = createTestBackend();
+  const defaults = new Redlock([backend]).settings;
+  for (const [settings, scripts] of [
+    [null, undefined],
+    [{}, {}],
+    [{ retryCount: null, retryDelay: undefined, firstClientOnly: null }, null],
+    [{ retryCount: undefined }, { acquireScript: undefined, other: 1 }],
+  ]) {
+    const redlock = new Redlock([backend], settings as never, scripts as never);
+    expect(redlock.settings).toEqual(defaults);
+  }
+  const redlock = new Redlock([backend], { retryCount: Infinity });
+  expect(redlock.settings.retryCount).toBe(Infinity);
+  for (const none of [null, undefined, {}, { retryCount: null }] as never[]) {
+    const resources = [newKey()];
+    const lock = await redlock.acquire(resources, LONG_MS, none);
+    const extended = await redlock.extend(lock, LONG_MS, none);
+    await redlock.release(extended, none);
+    expect(await redlock.using(resources, LONG_MS, none, async () => await settled(42))).toBe(42);
+  }
+});
+
+test("a setting that is a text is told of once, and ignored", async () => {
+  const warned = new Promise<Error & { code?: string }>((resolve) => {
+    process.once("warning", resolve);
+  });
+  const backend = createTestBackend();
+  const text = { automaticExtensionThreshold: "100" } as never;
+  expect(new Redlock([backend], text).settings.automaticExtensionThreshold).toBe(500);
+  const { message, code } = await warned;
+  expect(message).toBe(
+    "automaticExtensionThreshold of Redlock is a string, and is ignored: give a number",
+  );
+  expect(code).toBe("SYNCGUARD_IGNORED_SETTING");
+});
+
+test("extend() is tried again while the store cannot be reached, as the settings say", async () => {
+  const backend = createTestBackend();
+  const redlock = new Redlock([backend], { retryDelay: 1, retryJitter: 0, retryCount: 3 });
+  const told: unknown[] = [];
+  redlock.on("error", (error) => told.push(error));
+  const lock = await redlock.acquire([newKey()], LONG_MS);
+  backend.faults.failNext("extend", "ServiceUnavailable", 3);
+  const extended = await lock.extend(2 * LONG_MS);
+  expect(extended.expiration).toBeGreaterThan(Date.now() + LONG_MS);
+  expect(told).toEqual([]);
+  backend.faults.failNext("extend", "ServiceUnavailable", 4);
+  const error = (await rejection(extended.extend(LONG_MS))) as Error;
+  expect(error.cause).toMatchObject({ code: "ServiceUnavailable" });
+  expect(told).toEqual([error.cause]);
+  backend.faults.failNext("extend", "AuthFailed", 1);
+  expect(await rejection(extended.extend(LONG_MS))).toMatchObject({
+    cause: { code: "AuthFailed" },
+  });
+});
+
+async function settled<T>(value: T): Promise<T> {
+  return await Promise.resolve(value);
+}
 
 test("a store that fails is no locked resource", async () => {
   const backend = createTestBackend();

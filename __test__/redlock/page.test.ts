@@ -54,3 +54,22 @@ test.each(["redlock-before", "redlock-after", "redlock-both"])(
     expect(await run(mark, code)).toEqual(promisedOutput(code));
   },
 );
+
+test("withBoth tells of either lock that is lost, and the error of its signal can be thrown", async () => {
+  const [functions] = blockMarked("redlock-both").code.split("\nconst total =");
+  const program = `${functions}
+const { setTimeout: sleep } = require("node:timers/promises");
+// Each library's own keys.
+for (const [name, pattern] of [["outer", "account:1"], ["inner", "syncguard:*account:1"]]) {
+  const thrown = await withBoth(["account:1"], 1_000, async (signal) => {
+    await redis.del(...(await redis.keys(pattern)));
+    while (!signal.aborted) await sleep(5);
+    throw signal.error;
+  }).catch((error) => error);
+  console.log(name, thrown?.name);
+}
+await after.quit();
+`;
+  const names = ["outer ExecutionError", "inner ExecutionError"];
+  expect(await run("redlock-lost", program)).toEqual(names);
+});

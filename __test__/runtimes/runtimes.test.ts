@@ -32,7 +32,7 @@ function commandOf(name: string): [string, string[]] {
   return [program, name === "deno" ? ["run", "--no-check", "-A"] : []];
 }
 
-const TIME = { timeout: 180_000 };
+const TIME = { timeout: 600_000 };
 
 describe.concurrent.each(names)("on %s", (name) => {
   it.each([

@@ -91,7 +91,8 @@ export async function expectToEnd(...args: Parameters<typeof start>): Promise<vo
   const { code, stdout, stderr } = await finished;
   const endedMs = Date.now() - Number(stdout.split(" ")[1]);
   expect({ code, stderr }).toEqual({ code: 0, stderr: "" });
-  expect(endedMs).toBeLessThan(1_000);
+  // What is idle, or has five seconds, would keep it for longer.
+  expect(endedMs).toBeLessThan(4_500);
 }
 
 /** Bun's binary: where its install script puts it, or where it comes from if such scripts do not run. */

@@ -33,6 +33,8 @@ export type Emulator = {
   /** How often each call was made since `resetCalls`. */
   calls: () => Promise<Record<string, number>>;
   resetCalls: () => Promise<void>;
+  /** Sets by how many milliseconds its clock is ahead of this machine's. */
+  setClockAhead: (ms: number) => Promise<void>;
   stop: () => Promise<void>;
 };
 
@@ -71,6 +73,9 @@ export async function startEmulator(): Promise<Emulator> {
     calls: async () => JSON.parse(await order("calls")) as Record<string, number>,
     resetCalls: async () => {
       await order("reset-calls");
+    },
+    setClockAhead: async (ms) => {
+      await order(`clock ${ms}`);
     },
     stop: async () => {
       child.stdin.end();

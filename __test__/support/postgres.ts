@@ -1,7 +1,7 @@
 /** Private PostgreSQL servers: each in a temporary folder, on a free port of 127.0.0.1, ended with its tests. */
 
 import { execFileSync } from "node:child_process";
-import { existsSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { cpSync, existsSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { writeCertificates } from "./certificates";
 import { freePort } from "./ports";
@@ -40,17 +40,29 @@ process.on("exit", () => {
   for (const folder of folders) rmSync(folder, { recursive: true, force: true });
 });
 
-/** Starts a server that does not wait for the disk. */
-export async function startPostgres(settings: readonly string[] = []): Promise<PostgresServer> {
+/**
+ * Starts a server that does not wait for the disk.
+ *
+ * @param programs - a folder with another version than the one that is installed
+ */
+export async function startPostgres(
+  settings: readonly string[] = [],
+  programs?: string,
+): Promise<PostgresServer> {
   const folder = ownFolder();
   const data = join(folder.path, "data");
+  const own = join(folder.path, "programs");
+  const binary = (name: string): string =>
+    programs === undefined ? program(name) : join(own, "bin", name);
   try {
+    // The user who runs them may not be allowed to look into the folder where they are.
+    if (programs !== undefined) cpSync(programs, own, { recursive: true, verbatimSymlinks: true });
     const password = join(folder.path, "password");
     writeFileSync(password, PASSWORD);
     writeCertificates(folder.path, "localhost");
     giveAway(folder.path);
     runAsOwner(
-      program("initdb"),
+      binary("initdb"),
       ...["-D", data, "-U", USER, "-A", "scram-sha-256", "-E", "UTF8"],
       ...["--locale=C", "--no-sync", `--pwfile=${password}`],
     );
@@ -72,7 +84,7 @@ export async function startPostgres(settings: readonly string[] = []): Promise<P
     `ssl_ca_file=${folder.path}/ca.pem`,
     ...settings,
   ];
-  const command = [program("postgres"), "-D", data, ...all.flatMap((setting) => ["-c", setting])];
+  const command = [binary("postgres"), "-D", data, ...all.flatMap((setting) => ["-c", setting])];
   const status = join(data, "postmaster.pid");
   let server: Supervised | undefined;
   const start = async (): Promise<void> => {

@@ -7,7 +7,7 @@ import { join } from "node:path";
 import { Redis } from "ioredis";
 import type { RedisConnectionOptions } from "syncguard/redis";
 // @ts-expect-error a module of the scripts, in plain JavaScript
-import { redis62 } from "../../scripts/lib/redis62.mjs";
+import { redis62 } from "../../scripts/lib/wheels.mjs";
 import { writeCertificates } from "./certificates";
 import { freePort } from "./ports";
 import { temporaryFolder } from "./temp";

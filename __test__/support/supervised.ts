@@ -17,18 +17,19 @@ export const isRoot = process.getuid?.() === 0;
 export const owner = isRoot ? "postgres" : undefined;
 
 /**
- * Starts `command`. A shell sends it `signal` when its own standard input closes, which happens also when this process
- * is killed.
+ * Starts `command`, as {@link owner} or as another user. A shell sends it `signal` when its own standard input closes, which
+ * happens also when this process is killed.
  */
 export async function startSupervised(
   command: readonly string[],
   signal: string,
   logFile: string,
   isReady: () => boolean,
+  user: string | undefined = owner,
 ): Promise<Supervised> {
   const script = `"$@" <&- & child=$!; read line; kill -${signal} $child; wait $child`;
   const log = openSync(logFile, "a");
-  const child = spawn("sh", ["-c", script, "sh", ...asOwner(command)], {
+  const child = spawn("sh", ["-c", script, "sh", ...asUser(command, user)], {
     cwd: "/",
     stdio: ["pipe", log, log],
   });
@@ -60,6 +61,10 @@ export async function startSupervised(
 
 /** A command as the user who may run servers. */
 export function asOwner(command: readonly string[]): string[] {
-  if (owner === undefined) return [...command];
-  return ["setpriv", `--reuid=${owner}`, `--regid=${owner}`, "--clear-groups", ...command];
+  return asUser(command, owner);
+}
+
+function asUser(command: readonly string[], user: string | undefined): string[] {
+  if (user === undefined) return [...command];
+  return ["setpriv", `--reuid=${user}`, `--regid=${user}`, "--clear-groups", ...command];
 }

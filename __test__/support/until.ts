@@ -18,3 +18,20 @@ export async function until(
 export async function settle(): Promise<void> {
   for (let turn = 0; turn < 5; turn += 1) await nextTurn();
 }
+
+/**
+ * Whether `promise` settles before a timer of so many milliseconds that is started now. A process that gets no share of the
+ * processor is late with both, so their order tells more than a clock does.
+ */
+export async function settlesWithin(promise: Promise<unknown>, ms: number): Promise<boolean> {
+  const late = sleep(ms).then(async () => {
+    // What has come meanwhile is told after the timers, on the turns that follow.
+    await settle();
+    return false;
+  });
+  const settled = promise.then(
+    () => true,
+    () => true,
+  );
+  return await Promise.race([settled, late]);
+}

@@ -101,6 +101,8 @@ interface Plain extends BackendCapabilities {
 
 // A backend of one's own is a plain object with the six members. Its results may be plain.
 const plainResult: AcquireResult<Fencing> = { ok: false, reason: "locked" };
+const busyResult: AcquireResult<Fencing> = { ...plainResult, retryAfterMs: 5, owner: "me" };
+if (!busyResult.ok) console.log((busyResult.retryAfterMs ?? 0) + 1, busyResult.owner?.length);
 const own = {
   capabilities: { supportsFencing: true, timeAuthority: "client" } as Fencing,
   acquire: async (opts: KeyOp & { ttlMs: number }) => (opts.ttlMs ? plainResult : plainResult),

@@ -37,10 +37,12 @@ const NULLS = {
     prepare: null,
     durableReleases: null,
   } satisfies Record<keyof PostgresBackendOptions, null>,
-  firestore: { ...onServers, collection: null, fenceCollection: null } satisfies Record<
-    keyof FirestoreBackendOptions,
-    null
-  >,
+  firestore: {
+    ...onServers,
+    collection: null,
+    fenceCollection: null,
+    ignoreClockSkew: null,
+  } satisfies Record<keyof FirestoreBackendOptions, null>,
 };
 
 describe("null counts as not given", () => {

@@ -5,7 +5,9 @@ import { lockError } from "../support/errors";
 import { deferred } from "../support/fake-backend";
 import { until } from "../support/until";
 
-const { createBackend } = createRequire(import.meta.url)("../../dist/lock/native-backend.js") as {
+const { createBackend } = createRequire(import.meta.url)(
+  "../../dist/backend/native-backend.js",
+) as {
   createBackend: (store: unknown, options: object) => SyncGuardBackend;
 };
 
@@ -36,8 +38,8 @@ function storeDouble(fenceNearLimit = false) {
       },
     ),
     refuseWaiters: () => undefined,
-    release: async (lockId: string) => {
-      released.push(lockId);
+    release: async (lockIds: readonly string[]) => {
+      released.push(...lockIds);
       return true;
     },
   };

@@ -206,6 +206,17 @@ describe("the doctor", () => {
       [{ readOnly: true }, ["writable fail"]],
       [{ fsync: false }, ["durability fail"]],
       [{ fullPageWrites: false }, ["durability warn"]],
+      [{ synchronousStandbys: "*", standbys: 0, confirmingStandbys: 0 }, ["durability fail"]],
+      [{ synchronousStandbys: "*", standbys: 0 }, ["durability fail"]],
+      [{ synchronousStandbys: "b", standbys: 1, confirmingStandbys: 0 }, ["durability fail"]],
+      [{ synchronousStandbys: "b", standbys: 1, confirmingStandbys: 1 }, []],
+      [{ synchronousStandbys: "b", standbys: 1 }, ["durability warn"]],
+      [{ synchronousStandbys: "ANY 2 (a,b)", confirmingStandbys: 1 }, ["durability fail"]],
+      [{ synchronousStandbys: "2 (a, b)", confirmingStandbys: 2 }, []],
+      [
+        { synchronousStandbys: "b", synchronousCommit: "local", confirmingStandbys: 1 },
+        ["durability warn"],
+      ],
       [{ connections: 95 }, ["connections warn"]],
       [{ ownSession: false }, ["pooler warn"]],
       [{ locksTable: false }, ["schema fail"]],
@@ -214,6 +225,7 @@ describe("the doctor", () => {
       [{ doneColumns: false }, ["once warn"]],
       [{ lockIdIndex: false }, ["indexes fail"]],
       [{ locksRightsMissing: "DELETE" }, ["rights fail"]],
+      [{ rowSecurity: "locks" }, ["rights fail"]],
       [{ mayNotify: false }, ["wake-ups warn"]],
     ] as const) {
       const checks = judgePostgres({ ...good, ...change }, "locks", "fences");

@@ -1,6 +1,8 @@
-import { existsSync, mkdirSync, statSync, writeFileSync } from "node:fs";
+import { spawnSync } from "node:child_process";
+import { existsSync, mkdirSync, readdirSync, statSync, writeFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { join } from "node:path";
+import { fileURLToPath } from "node:url";
 import { inspect } from "node:util";
 import { afterEach, beforeEach, describe, expect, onTestFinished, test, vi } from "vitest";
 import { lock, setDefaultBackend } from "syncguard";
@@ -200,5 +202,33 @@ describe("without a word", () => {
     );
     expect(stateFolder({ LOCALAPPDATA: "/l" }, "win32", "/u")).toBe("/l/syncguard");
     expect(stateFolder({}, "win32", "/u")).toBe("/u/AppData/Local/syncguard");
+    const refused = (env: object, platform: string, home: string) => {
+      const error = thrownLockError(() => stateFolder(env, platform, home));
+      expect(error.code).toBe("InvalidArgument");
+      return error.message;
+    };
+    for (const home of ["", "relative", "./home"]) {
+      expect(refused({}, "linux", home)).toMatch(/HOME is no absolute path.*SYNCGUARD_URL/);
+      expect(refused({ XDG_STATE_HOME: "s" }, "linux", home)).toMatch(/ HOME /);
+      expect(refused({ XDG_STATE_HOME: "" }, "linux", home)).toMatch(/ HOME /);
+      expect(refused({}, "darwin", home)).toMatch(/ HOME /);
+      expect(refused({}, "win32", home)).toMatch(/ USERPROFILE /);
+      expect(stateFolder({ XDG_STATE_HOME: "/s" }, "linux", home)).toBe("/s/syncguard");
+    }
+    expect(refused({ LOCALAPPDATA: "C:folder" }, "win32", "/u")).toMatch(/ LOCALAPPDATA /);
+    expect(stateFolder({ XDG_STATE_HOME: "" }, "linux", "/u")).toBe("/u/.local/state/syncguard");
+  });
+
+  // Each in a folder of its own: the locks of one would be no other's.
+  test.each(["", "relative", "./home"])("a home that is not absolute is refused: %j", (home) => {
+    const root = fileURLToPath(new URL("../..", import.meta.url));
+    const program = `require(${JSON.stringify(root)}).lock(() => 1, { key: "k" }).then(
+      () => console.log("granted"), (error) => console.log(error.code, error.message))`;
+    const env = { PATH: process.env.PATH, HOME: home, XDG_DATA_HOME: "", XDG_STATE_HOME: "" };
+    const child = spawnSync(process.execPath, ["-e", program], {
+      ...{ cwd: folder.path, env, encoding: "utf8" as const },
+    });
+    expect(child.stdout).toMatch(/^InvalidArgument .*HOME is no absolute path.*SYNCGUARD_URL/);
+    expect(readdirSync(folder.path)).toEqual([]);
   });
 });

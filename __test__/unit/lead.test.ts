@@ -1,8 +1,8 @@
 /** `lead()`: one leader at a time, one term after another. */
 
 import { setTimeout as sleep } from "node:timers/promises";
-import { expect, test, vi } from "vitest";
-import { getByKeyRaw, lead, type Leadership, type LockError, withTelemetry } from "syncguard";
+import { describe, expect, test, vi } from "vitest";
+import { getByKeyRaw, lead, type Leadership, lock, type LockError, withTelemetry } from "syncguard";
 import { createTestBackend, type TestBackend, TestClock } from "syncguard/testing";
 import { lockError, rejection } from "../support/errors";
 import { deferred, fakeBackend, LOCKED, scripted } from "../support/fake-backend";
@@ -432,7 +432,7 @@ test("a backend without fences gives its leader none", async () => {
   };
   const onLost = (): void => undefined;
   await lead(plain, KEY, work, { signal: stopping.signal, onLost });
-  expect(Object.keys(given)).toEqual(["key", "signal"]);
+  expect(Object.keys(given)).toEqual(["key", "signal", "assertHeld"]);
 });
 
 test("what wraps a backend hears of the operations of its leader", async () => {
@@ -445,4 +445,88 @@ test("what wraps a backend hears of the operations of its leader", async () => {
   await observed.lead(KEY, () => stopping.abort(), { signal: stopping.signal });
   await until(() => seen.length >= 2);
   expect(seen).toEqual(["acquire ok", "release ok"]);
+});
+
+describe("who waits for its own key is told so", () => {
+  const INSIDE = /a lock\(\) around this very call, or the term of a lead\(\)/;
+  /** A backend on a clock of its own, and what `lead()` inside of something is told. */
+  function nested() {
+    vi.spyOn(console, "warn").mockImplementation(() => undefined);
+    const clock = new TestClock();
+    const backend = createTestBackend({ clock });
+    const stop = new AbortController();
+    const told: [unknown, { source: string }][] = [];
+    const inner = () =>
+      backend.lead(KEY, () => undefined, {
+        signal: stop.signal,
+        onError: (error, context) => told.push([error, context]),
+      });
+    return { backend, clock, inner, stop, told };
+  }
+  const isTold = (told: [unknown, object][]): void => {
+    expect(told).toEqual([
+      [expect.objectContaining({ code: "AcquisitionTimeout" }), { key: KEY, source: "campaign" }],
+    ]);
+    expect((told[0]?.[0] as Error).message).toMatch(INSIDE);
+  };
+
+  test("lead() inside lock(), once, however long it waits", async () => {
+    const { backend, clock, inner, stop, told } = nested();
+    const config = { key: KEY, ttlMs: TTL_MS, autoExtend: true };
+    const outer = lock(backend, inner, config);
+    await clock.advance(60_000);
+    isTold(told);
+    stop.abort();
+    await clock.advance(0);
+    await outer;
+  });
+
+  test("lead() inside the term of lead(), and inside once()", async () => {
+    for (const around of ["lead", "once"] as const) {
+      const { backend, clock, inner, stop, told } = nested();
+      const { signal } = stop;
+      const over =
+        around === "lead"
+          ? backend.lead(KEY, inner, { signal })
+          : backend.once(KEY, { due: 1, autoExtend: true }, inner);
+      await clock.advance(60_000);
+      isTold(told);
+      stop.abort();
+      await clock.advance(0);
+      await over;
+    }
+  });
+
+  test("lock() inside the term of lead()", async () => {
+    const { backend, clock, stop } = nested();
+    const { signal } = stop;
+    let error: LockError | undefined;
+    const over = backend.lead(
+      KEY,
+      async () => {
+        error = await lockError(lock(backend, () => 1, { key: KEY }));
+        stop.abort();
+      },
+      { signal },
+    );
+    await clock.advance(10_000);
+    await over;
+    expect(error).toMatchObject({ code: "AcquisitionTimeout" });
+    expect(error?.message).toMatch(INSIDE);
+  });
+
+  test("and nobody who only follows, or whose outer lock has ended", async () => {
+    const { backend, clock, inner, stop, told } = nested();
+    const other = await backend.lock("other", { ttlMs: TTL_MS, autoExtend: true });
+    const holder = await backend.lock(KEY, { ttlMs: TTL_MS, autoExtend: true });
+    const follower = inner();
+    let started: Promise<void> | undefined;
+    // It outlives the function that has started it.
+    await lock(backend, () => void (started = inner()), { key: "third" });
+    await clock.advance(60_000);
+    expect(told).toEqual([]);
+    stop.abort();
+    await clock.advance(0);
+    await Promise.all([follower, started, holder.release(), other.release()]);
+  });
 });

@@ -1,6 +1,6 @@
 import { afterEach, describe, expect, test, vi } from "vitest";
-import { type AcquireResult, lock, LockError } from "syncguard";
-import { lockError } from "../support/errors";
+import { type AcquireResult, lock, LockError, type LockHandle } from "syncguard";
+import { lockError, thrownLockError } from "../support/errors";
 import {
   deferred,
   fakeBackend,
@@ -141,4 +141,45 @@ describe("signals", () => {
     );
     expect(result).toBe(false);
   });
+});
+
+test("a signal that is aborted with that of another lock looks at that one, too", async () => {
+  const backend = fakeBackend();
+  const onLost = (): void => undefined;
+  const stopped = (): unknown =>
+    vi.spyOn(performance, "now").mockReturnValue(performance.now() + 5_000);
+  await lock(
+    backend,
+    async (outer) => {
+      const config = { key: "inner", ttlMs: 60_000, signal: outer.signal };
+      await lock(
+        backend,
+        (inner) => {
+          const { signal } = inner;
+          expect(signal.aborted).toBe(false);
+          stopped();
+          const error = thrownLockError(() => signal.throwIfAborted());
+          expect(error).toMatchObject({ code: "LockLost", context: { key: "outer" } });
+          expect(signal.reason).toBe(outer.signal.reason);
+          inner.assertHeld();
+        },
+        config,
+      );
+    },
+    { key: "outer", ttlMs: 1_000, onLost },
+  );
+});
+
+test("a handle that is over leaves no listener on the signal of its caller", async () => {
+  const { controller, signal, listeners } = countingController();
+  const over: LockHandle[] = [];
+  await lock(fakeBackend(), (handle) => over.push(handle), { key: KEY, signal });
+  const config = { key: KEY, signal, ttlMs: 1_000, onLost: () => undefined };
+  await lock(fakeBackend(), (handle) => over.push(handle), config);
+  const [released, other] = over as [LockHandle, LockHandle];
+  expect(released.signal.aborted).toBe(false);
+  expect(listeners()).toBe(0);
+  controller.abort();
+  expect(released.signal.aborted).toBe(false);
+  expect(other.signal.aborted).toBe(true);
 });

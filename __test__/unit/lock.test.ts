@@ -186,7 +186,7 @@ describe("errors of a backend", () => {
     expect(error.message).toBe(failure.message);
     for (const [thrown, message] of [
       ["text", "text"],
-      [{ odd: true }, "the backend failed with something that is no error"],
+      [{ odd: true }, "an object was thrown that is no error"],
     ]) {
       const backend = fakeBackend({ acquire: () => Promise.reject(thrown) });
       const wrapped = await lockError(lock(backend, () => 1, { key: KEY }));

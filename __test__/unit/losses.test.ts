@@ -1,10 +1,27 @@
 /** A lock that is lost while its work runs is never silent. */
 
+import { createRequire } from "node:module";
+import { setFlagsFromString } from "node:v8";
+import { runInNewContext } from "node:vm";
 import { beforeEach, describe, expect, test, vi } from "vitest";
-import { lock, type OnLost, withTelemetry } from "syncguard";
+import {
+  generateLockId,
+  lock,
+  LockError,
+  type OnLost,
+  type SyncGuardBackend,
+  withTelemetry,
+} from "syncguard";
 import { createTestBackend, TestClock } from "syncguard/testing";
 import { lockError, rejection } from "../support/errors";
-import { fakeBackend } from "../support/fake-backend";
+import { deferred, fakeBackend } from "../support/fake-backend";
+import { settle, until } from "../support/until";
+
+const { createBackend } = createRequire(import.meta.url)(
+  "../../dist/backend/native-backend.js",
+) as {
+  createBackend: (store: unknown, options: object) => SyncGuardBackend;
+};
 
 const KEY = "account:4711";
 
@@ -37,6 +54,29 @@ describe("a lock that is lost", () => {
         { error: "the lock was lost: the store no longer has it", errorName: "LockError" },
       ],
     ]);
+  });
+
+  test("is printed without the keys of several, and whole words only are left out", async () => {
+    const { backend, clock } = stage();
+    // The message has each of these as a part of a word, or as a short word.
+    for (const key of ["w", "lost", "a", "time", "ever"]) {
+      const held = await backend.lock([key, `${key}:${KEY}`], { ttlMs: 1_000 });
+      const { signal } = held;
+      await clock.advance(1_000);
+      expect(signal.aborted).toBe(true);
+    }
+    expect(log.mock.calls.map(([, { error }]) => error as unknown)).toEqual([
+      "the lock was lost: its time is over",
+      "the lock was [key]: its time is over",
+      "the lock was lost: its time is over",
+      "the lock was lost: its [key] is over",
+      "the lock was lost: its time is over",
+    ]);
+    log.mockClear();
+    const message = `no ${KEY}, x${KEY} nor lost:${KEY}`;
+    backend.faults.failNext("release", new LockError("Internal", message));
+    await (await backend.lock(["first", KEY]))[Symbol.asyncDispose]();
+    expect(log.mock.calls[0]?.[1]).toMatchObject({ error: `no [key], x${KEY} nor lost:[key]` });
   });
 
   test("is printed for handles, too, also through wrappers", async () => {
@@ -184,5 +224,67 @@ describe("throwIfLost", () => {
     expect((await lockError(lock(backend, () => 1, config))).message).toBe(
       "throwIfLost must be a boolean",
     );
+  });
+});
+
+test("a lock is kept by each method of its handle", async () => {
+  setFlagsFromString("--expose-gc");
+  const collect = runInNewContext("gc") as () => void;
+  for (const name of ["assertHeld", "extend", "release", Symbol.asyncDispose] as const) {
+    const { backend, clock } = stage();
+    const kept = (await backend.lock(KEY, EXTENDING))[name];
+    await clock.advance(1); // until the end of its job, nothing is collected
+    collect();
+    await clock.advance(1_000);
+    expect((await backend.lookup({ key: KEY }))?.expiresAtMs, String(name)).toBe(clock.now() + 2_999); // prettier-ignore
+    await kept((name === "extend" ? 1_000 : undefined) as never);
+  }
+});
+
+describe("a lock that was given back before its caller has got it", () => {
+  type Answer = { lockId: string; fence: string; expiresAtMs: number };
+  /** A store that grants a lock with the answer, and no longer has it when it is released. */
+  function forgetful(acquire: () => Promise<Answer>) {
+    const onLost = vi.fn<OnLost>();
+    const release = vi.fn(async () => "not-found");
+    const store = {
+      capabilities: { backend: "double", supportsFencing: true, timeAuthority: "server" },
+      acquire,
+      release,
+      refuseWaiters: () => undefined,
+    };
+    const events: string[] = [];
+    const backend = createBackend(store, { onLost });
+    const observed = withTelemetry(backend, { onEvent: ({ type }) => events.push(type) });
+    const nobodyHears = async (): Promise<void> => {
+      await until(() => release.mock.calls.length === 1);
+      await settle();
+      expect(onLost).not.toHaveBeenCalled();
+      expect(log).not.toHaveBeenCalled();
+      expect(events).not.toContain("lost");
+    };
+    return { observed, backend, nobodyHears };
+  }
+  const answer = (): Answer => ({ lockId: generateLockId(), fence: "000000000000001", expiresAtMs: 5 }); // prettier-ignore
+
+  test("is not lost, although its grant was read too late and it is gone", async () => {
+    const { observed, nobodyHears } = forgetful(async () => {
+      vi.spyOn(performance, "now").mockReturnValue(performance.now() + 5_000);
+      return answer();
+    });
+    const error = await lockError(observed.acquire({ key: KEY, ttlMs: 1_000 }));
+    vi.mocked(performance.now).mockRestore();
+    expect(error.code).toBe("NetworkTimeout");
+    await nobodyHears();
+  });
+
+  test("is not lost, although it was granted after releaseAll() and is gone", async () => {
+    const granting = deferred<Answer>();
+    const { observed, backend, nobodyHears } = forgetful(() => granting.promise);
+    const refused = lockError(observed.acquire({ key: KEY, ttlMs: 1_000 }));
+    await backend.releaseAll({ timeoutMs: 1 });
+    granting.resolve(answer());
+    expect((await refused).code).toBe("Aborted");
+    await nobodyHears();
   });
 });

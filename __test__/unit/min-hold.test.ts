@@ -1,10 +1,12 @@
 /** `minHoldMs`: a lock that is released early ends later. */
 
-import { expect, test } from "vitest";
+import { expect, onTestFinished, test } from "vitest";
 import { lock, type LockEvent, withTelemetry } from "syncguard";
+import { createSqliteBackend } from "syncguard/sqlite";
 import { createTestBackend, TestClock } from "syncguard/testing";
 import { lockError } from "../support/errors";
 import { fakeBackend } from "../support/fake-backend";
+import { until } from "../support/until";
 
 const KEY = "job:nightly";
 /** For which a lock counts as held after its end. */
@@ -126,7 +128,7 @@ test("holds for several keys and for slots", async () => {
 test("an error of the store is one of the release, and the lock ends with its TTL", async () => {
   const { clock, backend, isHeld } = onTestClock();
   const held = await backend.lock(KEY, { ttlMs: 60_000, minHoldMs: 20_000 });
-  backend.faults.failNext("extend");
+  backend.faults.failNext("release");
   expect((await lockError(held.release())).code).toBe("ServiceUnavailable");
   await clock.advance(60_000 + TOLERANCE_MS - 1);
   expect(await isHeld()).toBe(true);
@@ -144,7 +146,6 @@ test("telemetry hears of the release, and for how long the lock was worked under
   await clock.advance(0);
   expect(events).toMatchObject([
     { type: "acquire", result: "ok" },
-    { type: "extend", result: "ok" },
     { type: "release", result: "ok", heldMs: 5_000 },
   ]);
 });
@@ -162,4 +163,27 @@ test("works on a backend of users' own", async () => {
   expect(ends[0]).toBeGreaterThan(19_000);
   expect(ends[0]).toBeLessThanOrEqual(20_000);
   expect(mine.released).toEqual([]);
+});
+
+test("a heartbeat that is under way does not make the lock longer again", async () => {
+  const { clock, backend, isHeld } = onTestClock();
+  const options = { ttlMs: 30_000, minHoldMs: 12_000, autoExtend: true };
+  const held = await backend.lock(KEY, options);
+  backend.faults.delay(500, "extend");
+  await clock.advance(10_100);
+  const released = held.release();
+  await clock.advance(500);
+  expect(await released).toEqual({ ok: true });
+  expect(await backend.lookup({ key: KEY })).toMatchObject({ expiresAtMs: clock.now() + 1_400 });
+  await clock.advance(1_400 + TOLERANCE_MS);
+  expect(await isHeld()).toBe(false);
+});
+
+test("ends the heartbeats of the core also where a copy of its backend releases", async () => {
+  const backend = createSqliteBackend();
+  onTestFinished(backend.close);
+  const config = { key: KEY, ttlMs: 1_500, minHoldMs: 500, autoExtend: true };
+  await lock({ ...backend }, () => 1, config);
+  expect(await backend.isLocked({ key: KEY })).toBe(true);
+  await until(async () => !(await backend.isLocked({ key: KEY })));
 });

@@ -1,5 +1,6 @@
 /** `once()`: what it takes, and what it does with what its function does. */
 
+import { runInNewContext } from "node:vm";
 import { describe, expect, test } from "vitest";
 import { type LockEvent, once, setDefaultBackend, withTelemetry } from "syncguard";
 import { createTestBackend, TestClock } from "syncguard/testing";
@@ -202,4 +203,19 @@ test("without a backend, the default one is asked", async () => {
   } finally {
     setDefaultBackend(undefined);
   }
+});
+
+test("a Date of another realm is a date: Jest's tests have a realm of their own", async () => {
+  const foreign = runInNewContext("new Date(1234)") as Date;
+  expect(foreign).not.toBeInstanceOf(Date);
+  const backend = createTestBackend();
+  expect(await backend.once("realm", { due: foreign }, () => 1)).toMatchObject({ ran: true });
+  expect(await backend.once("realm", { due: new Date(1234) }, () => 1)).toMatchObject({
+    ran: false,
+    lastDue: "1234",
+  });
+  const invalidDate = runInNewContext("new Date(NaN)") as Date;
+  expect(await lockError(backend.once("realm", { due: invalidDate }, () => 1))).toMatchObject({
+    message: "due must be a valid Date, or a whole number that is not negative",
+  });
 });

@@ -81,7 +81,7 @@ type Step = {
 /** `crates/syncguard/src/waiting/retry/tests.rs` reads the same. */
 test("the rules are the core's", () => {
   const load = createRequire(import.meta.url);
-  const { createRetryState } = load("../../dist/lock/retry.js") as {
+  const { createRetryState } = load("../../dist/values/retry.js") as {
     createRetryState: (policy: object) => {
       attemptTimeoutMs: (elapsedMs: number) => number;
       isCut: (failedWith: string, elapsedMs: number) => boolean;
@@ -205,5 +205,5 @@ test("wait is checked", async () => {
   const acquisition = { wait: "notfy" as "notify" };
   const error = await lockError(lock(fakeBackend(), () => 1, { key: KEY, acquisition }));
   expect(error.code).toBe("InvalidArgument");
-  expect(error.message).toBe('wait must be "notify" or "poll"');
+  expect(error.message).toBe('wait must be "notify", "notify-only" or "poll"');
 });

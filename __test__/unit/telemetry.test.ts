@@ -277,7 +277,7 @@ describe("events", () => {
   });
 
   test("cost no hashes if nobody listens", async () => {
-    const values = createRequire(import.meta.url)("../../dist/lock/values.js") as {
+    const values = createRequire(import.meta.url)("../../dist/values/values.js") as {
       hashKey: (value: string) => string;
     };
     const hash = vi.spyOn(values, "hashKey");

@@ -10,7 +10,7 @@ import {
 } from "syncguard";
 import { formatFence } from "syncguard/common";
 import { createTestBackend, TestClock } from "syncguard/testing";
-import { readDue, storedDue } from "../../npm/syncguard/lock/due.js";
+import { readDue, storedDue } from "../../npm/syncguard/values/due.js";
 import { lockError, thrownLockError } from "../support/errors";
 
 type Expected = { output?: string; error?: string; message?: string };

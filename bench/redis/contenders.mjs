@@ -11,15 +11,15 @@ const scripts = new URL("../../crates/syncguard/src/redis/operations/", import.m
 
 /** The fragments of which scripts of the core are made; of a client with a prefix of its own nothing is known. */
 const FRAGMENTS = {
-  acquire: ["get", "read", "acquire", "grant"],
-  release: ["find", "read", "release", "wake"],
-  extend: ["find", "read", "extend", "prolong"],
-  is_locked: ["get", "read", "is_locked", "force_release", "wake"],
+  acquire: ["clock", "get", "read", "acquire", "grant"],
+  release: ["cluster", "clock", "find", "read", "release", "wake"],
+  extend: ["clock", "find", "read", "extend", "prolong"],
+  is_locked: ["cluster", "clock", "get", "read", "is_locked", "force_release", "wake"],
 };
 
 /** A script of the core. */
 export const coreScript = (name) =>
-  ["clock", ...FRAGMENTS[name]]
+  FRAGMENTS[name]
     .map((file) => readFileSync(fileURLToPath(new URL(`${file}.lua`, scripts)), "utf8"))
     .join("")
     .replace(/^/, "local bare\n");
@@ -68,7 +68,8 @@ export function handWrittenLibrary(redis, prefix, startOf) {
     async release({ lockId }) {
       const keys = isInCluster ? held.get(lockId) : [`${prefix}:id:${lockId}`];
       held.delete(lockId);
-      return { ok: (await redis.releaseLock(...keys, lockId, "1000")) === 1 };
+      const where = isInCluster ? ["cluster"] : [];
+      return { ok: (await redis.releaseLock(...keys, lockId, "1000", ...where)) === 1 };
     },
   };
 }

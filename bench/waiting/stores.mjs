@@ -30,8 +30,8 @@ export const stores = {
   },
 };
 
-/** A backend there, of the build in the folder `from`. */
-export async function open({ kind, at }, from = root) {
+/** A backend there, of the build in the folder `from`. `options` are those of Firestore. */
+export async function open({ kind, at, options }, from = root) {
   const entry = built(from, `syncguard/${kind}`);
   switch (kind) {
     case "redis":
@@ -40,7 +40,7 @@ export async function open({ kind, at }, from = root) {
       await entry.setupSchema(at);
       return entry.createPostgresBackend(at);
     case "firestore":
-      return entry.createFirestoreBackend({ projectId: "bench", emulatorHost: at });
+      return entry.createFirestoreBackend({ projectId: "bench", emulatorHost: at }, options);
     default:
       return entry.createSqliteBackend(at);
   }

@@ -16,7 +16,7 @@ export {
   mergeBackendConfig,
   RESERVE_BYTES,
   TIME_TOLERANCE_MS,
-} from "./lock/defaults.js";
+} from "./values/defaults.js";
 export {
   attachRawData,
   getById,
@@ -28,9 +28,9 @@ export {
   type RawIdentifiers,
   type RawLockData,
   sanitizeLockInfo,
-} from "./lock/diagnostics.js";
-export { acquireHandle, createDisposableHandle, decorateAcquireResult } from "./lock/handle.js";
-export { createAutoLock } from "./lock/lock.js";
+} from "./watching/diagnostics.js";
+export { acquireHandle, createDisposableHandle, decorateAcquireResult } from "./holding/handle.js";
+export { createAutoLock } from "./backend/lock.js";
 export {
   FAILURE_REASON,
   mapBackendObservation,
@@ -40,9 +40,9 @@ export {
   type MutationCondition,
   type MutationReason,
   type MutationResult,
-} from "./lock/mutation.js";
-export { calculateRedisServerTimeMs, isLive, makeStorageKey } from "./lock/stores.js";
-export { withTelemetry } from "./lock/telemetry.js";
+} from "./values/mutation.js";
+export { calculateRedisServerTimeMs, isLive, makeStorageKey } from "./values/stores.js";
+export { withTelemetry } from "./backend/telemetry.js";
 export type {
   AcquireOk,
   AcquireResult,
@@ -52,7 +52,6 @@ export type {
   AutoExtendOptions,
   BackendCapabilities,
   BackendLockOptions,
-  BackendTransport,
   BoundLock,
   ClosableLock,
   CommonBackendOptions,
@@ -89,7 +88,8 @@ export type {
   ReleaseResult,
   SyncGuardBackend,
   TelemetryOptions,
-} from "./lock/types.js";
+} from "./values/types.js";
+export type { BackendTransport } from "./options/backend-transport.js";
 export {
   formatFence,
   generateLockId,
@@ -98,6 +98,6 @@ export {
   logFenceWarning,
   normalizeAndValidateKey,
   validateLockId,
-} from "./lock/values.js";
+} from "./values/values.js";
 export { LockError, type LockErrorCode, type LockErrorContext } from "./native/errors.js";
 export { checkAborted, delay } from "./native/signal.js";

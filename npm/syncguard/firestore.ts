@@ -10,13 +10,9 @@ import type {
   FirestoreConnectionOptions,
   LockDocument,
 } from "./firestore/types.js";
-import { createOwnLock } from "./lock/lock.js";
-import type {
-  ClosableLock,
-  FirestoreDone,
-  FirestoreGuard,
-  FirestoreTransaction,
-} from "./lock/types.js";
+import { createOwnLock } from "./backend/lock.js";
+import type { ClosableLock } from "./values/types.js";
+import type { FirestoreDone, FirestoreGuard, FirestoreTransaction } from "./firestore/members.js";
 
 export {
   type FirestoreDone,

@@ -5,8 +5,8 @@ import { createFunctions } from "./forrst/functions.js";
 import { createHandle } from "./forrst/handle.js";
 import { URNS } from "./forrst/rules.js";
 import type { AtomicLock, AtomicLockOptions } from "./forrst/types.js";
-import { checkBackend, checkDisposal } from "./lock/arguments.js";
-import type { BackendCapabilities, SyncGuardBackend } from "./lock/types.js";
+import { checkBackend, checkDisposal } from "./values/arguments.js";
+import type { BackendCapabilities, SyncGuardBackend } from "./values/types.js";
 import { optionNames, refuseUnknown } from "./options/names.js";
 import { checkFunction, checkObject, invalid } from "./options/validation.js";
 

@@ -15,7 +15,7 @@ export {
   MAX_KEY_LENGTH_BYTES,
   RESERVE_BYTES,
   TIME_TOLERANCE_MS,
-} from "./lock/defaults.js";
+} from "./values/defaults.js";
 export {
   getById,
   getByIdRaw,
@@ -25,10 +25,10 @@ export {
   owns,
   type RawLockData,
   sanitizeLockInfo,
-} from "./lock/diagnostics.js";
-export { acquireHandle, decorateAcquireResult } from "./lock/handle.js";
-export { calculateRedisServerTimeMs, isLive, makeStorageKey } from "./lock/stores.js";
-export { withTelemetry } from "./lock/telemetry.js";
+} from "./watching/diagnostics.js";
+export { acquireHandle, decorateAcquireResult } from "./holding/handle.js";
+export { calculateRedisServerTimeMs, isLive, makeStorageKey } from "./values/stores.js";
+export { withTelemetry } from "./backend/telemetry.js";
 export type {
   AcquireMethod,
   AcquireOk,
@@ -40,7 +40,6 @@ export type {
   AutoExtendOptions,
   BackendCapabilities,
   BackendLockOptions,
-  BackendTransport,
   BoundLock,
   Claim,
   Claims,
@@ -52,11 +51,7 @@ export type {
   ExtendResult,
   Fence,
   FencingCapabilities,
-  FirestoreDone,
-  FirestoreGuard,
-  FirestoreTransaction,
   GrantedLock,
-  GuardQuery,
   HashId,
   HeldLock,
   HeldLocks,
@@ -86,12 +81,6 @@ export type {
   OnLost,
   OnReleaseError,
   OwnershipLookup,
-  PostgresDone,
-  PostgresGuard,
-  PostgresTransaction,
-  RedisEvalOptions,
-  RedisGuard,
-  RedisReply,
   ReleaseAllOptions,
   ReleaseAllResult,
   ReleaseResult,
@@ -100,14 +89,23 @@ export type {
   StoreMembers,
   SyncGuardBackend,
   TelemetryOptions,
-} from "./lock/types.js";
+} from "./values/types.js";
+export type { FirestoreDone, FirestoreGuard, FirestoreTransaction } from "./firestore/members.js";
+export type { BackendTransport } from "./options/backend-transport.js";
+export type {
+  GuardQuery,
+  PostgresDone,
+  PostgresGuard,
+  PostgresTransaction,
+} from "./postgres/members.js";
+export type { RedisEvalOptions, RedisGuard, RedisReply } from "./redis/members.js";
 export {
   generateLockId,
   hasFence,
   hashKey,
   normalizeAndValidateKey,
   validateLockId,
-} from "./lock/values.js";
+} from "./values/values.js";
 export { LockError, type LockErrorCode, type LockErrorContext } from "./native/errors.js";
 export { createPostgresBackend } from "./postgres/backend.js";
 export { createRedisBackend } from "./redis/backend.js";

@@ -1,14 +1,14 @@
 /** `syncguard/postgres` */
 
 import "./native/required.js";
-import { createOwnLock } from "./lock/lock.js";
+import { createOwnLock } from "./backend/lock.js";
+import type { ClosableLock } from "./values/types.js";
 import type {
-  ClosableLock,
   GuardQuery,
   PostgresDone,
   PostgresGuard,
   PostgresTransaction,
-} from "./lock/types.js";
+} from "./postgres/members.js";
 import { createPostgresBackend, setupSchema } from "./postgres/backend.js";
 import type {
   PgClient,

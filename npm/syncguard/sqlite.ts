@@ -1,8 +1,8 @@
 /** `syncguard/sqlite` */
 
 import "./native/required.js";
-import { createOwnLock } from "./lock/lock.js";
-import type { ClosableLock } from "./lock/types.js";
+import { createOwnLock } from "./backend/lock.js";
+import type { ClosableLock } from "./values/types.js";
 import {
   createSqliteBackend,
   type SqliteBackendOptions,

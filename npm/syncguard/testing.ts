@@ -1,6 +1,6 @@
 /** `syncguard/testing`: for tests of code that uses locks. Loads no native code. */
 
-export type { Clock, Timer } from "./lock/clock.js";
+export type { Clock, Timer } from "./values/clock.js";
 export {
   createTestBackend,
   type TestBackend,

@@ -2,7 +2,7 @@
 
 import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
-import { projects, root, tools } from "./paths.mjs";
+import { fetchedProjects, projects, root, tools } from "./paths.mjs";
 import { must, run, which } from "./run.mjs";
 import { quietly } from "./steps.mjs";
 
@@ -19,8 +19,14 @@ const NPM_EXCEPTIONS = new Map([
   ["rollup-plugin-dts", "LGPL-3.0-only"],
 ]);
 
-/** The licences of the npm packages, as the lock file has them. */
-export function npmLicences(text = readFileSync(join(root, "package-lock.json"), "utf8")) {
+/** The licences of the npm packages of this project, and of those that tests fetch. */
+export function allNpmLicences() {
+  const locks = [root, ...fetchedProjects].map((folder) => join(folder, "package-lock.json"));
+  return locks.map((lock) => npmLicences(readFileSync(lock, "utf8"))).join(", ");
+}
+
+/** The licences of npm packages, as a lock file has them. */
+export function npmLicences(text) {
   const packages = Object.entries(JSON.parse(text).packages).filter(([path]) => path !== "");
   const faults = packages.flatMap(([path, { license }]) => {
     const name = path.split("node_modules/").at(-1);
@@ -54,7 +60,7 @@ export async function cargoDeny() {
 /** Known vulnerabilities of the npm packages, when the registry answers that question. */
 export async function npmAudit() {
   let packages = 0;
-  for (const cwd of [root, ...projects]) {
+  for (const cwd of [root, ...projects, ...fetchedProjects]) {
     const { code, output } = await run("npm", ["audit", "--json"], { quiet: true, cwd });
     const report = parse(output);
     const found = report?.metadata?.vulnerabilities;

@@ -23,6 +23,11 @@ export const tools = join(cache, "tools");
 /** Folders with packages of their own, which tests and checks need. */
 export const projects = ["bench/alternatives", "examples"].map((name) => join(root, name));
 
+/** Folders that name packages which are kept outside of the clone: scripts/lib/fetched.mjs. */
+export const runtimesProject = join(root, "__test__", "runtimes", "programs");
+export const matrixProject = join(root, "__test__", "matrix", "programs");
+export const fetchedProjects = [runtimesProject, matrixProject];
+
 /** This machine in napi's words, e.g. `linux-x64-gnu`. */
 export const platform = platformName();
 

@@ -1,7 +1,8 @@
 // The servers that test suites start for themselves, with the Debian packages that hold them.
 
 import { needPrograms } from "./debian.mjs";
-import { needRedis62 } from "./redis62.mjs";
+import { needMatrix } from "./matrix.mjs";
+import { needWheels } from "./wheels.mjs";
 
 // One line per server: { command: "name", packages: ["debian-package"], why: "which suite" }
 const servers = [
@@ -21,5 +22,6 @@ const servers = [
 /** Makes sure that every server program is there. */
 export async function needServers() {
   await needPrograms(servers);
-  await needRedis62();
+  await needWheels();
+  await needMatrix();
 }

@@ -8,16 +8,16 @@ use async_trait::async_trait;
 
 use super::listening::Dialer;
 use super::world::Sim;
-use crate::backend::{Backend, Capabilities};
-use crate::batch::Batch;
-use crate::claim::Claim;
-use crate::error::{Error, ErrorKind};
-use crate::lock_id::LockId;
-use crate::outcome::{AcquireOutcome, ExtendOutcome, Outcome, ReleaseOutcome};
-use crate::owner::Owner;
-use crate::request::{AcquireRequest, Extension, Operation};
+use crate::asking::outcome::{AcquireOutcome, ExtendOutcome, Outcome, ReleaseOutcome};
+use crate::asking::request::{AcquireRequest, Extension, Operation};
+use crate::background::backend::{Backend, Capabilities};
+use crate::background::work::Work;
+use crate::text::error::{Error, ErrorKind};
+use crate::values::batch::Batch;
+use crate::values::claim::Claim;
+use crate::values::lock_id::LockId;
+use crate::values::owner::Owner;
 use crate::waiting::wakeups::{Wakeups, Watch};
-use crate::work::Work;
 
 pub(super) struct Process {
     pub(super) sim: Sim,

@@ -9,18 +9,18 @@ use tokio::time::{sleep, timeout};
 
 use super::backend::{Process, label};
 use super::world::Sim;
-use crate::backend::Backend;
-use crate::claim::{Claim, Slots};
-use crate::error::{Error, ErrorKind};
-use crate::guard::LockGuard;
-use crate::holding::AutoExtend;
-use crate::inspection::{LockRecord, Lookup};
-use crate::key::Key;
-use crate::lock::{LockOptions, lock};
+use crate::asking::hold::AutoExtend;
+use crate::asking::inspection::{LockRecord, Lookup};
+use crate::asking::outcome::Outcome;
+use crate::asking::request::Operation;
+use crate::background::backend::Backend;
+use crate::holding::guard::LockGuard;
+use crate::holding::lock::{LockOptions, lock};
 use crate::operation::{self, CallOptions};
-use crate::outcome::Outcome;
-use crate::request::Operation;
-use crate::ttl::Ttl;
+use crate::text::error::{Error, ErrorKind};
+use crate::values::claim::{Claim, Slots};
+use crate::values::key::Key;
+use crate::values::ttl::Ttl;
 use crate::waiting::retry::{Backoff, Jitter, RetryPolicy, Wait};
 
 /// A claim of one of the keys.
@@ -198,11 +198,7 @@ impl Client {
                     max_retry_delay_ms: if extends { 500.0 } else { f64::INFINITY },
                     jitter: [Jitter::Equal, Jitter::Full, Jitter::None][rng.random_range(0..3)],
                     timeout_ms: [50.0, 1000.0, 5000.0, 20_000.0][rng.random_range(0..4)],
-                    wait: if rng.random_bool(0.7) {
-                        Wait::Notify
-                    } else {
-                        Wait::Poll
-                    },
+                    wait: [Wait::Notify, Wait::NotifyOnly, Wait::Poll][rng.random_range(0..3)],
                 },
                 owner: None,
                 auto_extend: extends.then_some(AutoExtend { every, max }),
@@ -385,7 +381,7 @@ impl Client {
 /// Notes that nobody waits for a release any more: the library goes on with it.
 pub(super) struct Dropped<'a>(
     pub(super) &'a Sim,
-    pub(super) Option<crate::lock_id::LockId>,
+    pub(super) Option<crate::values::lock_id::LockId>,
 );
 
 impl Drop for Dropped<'_> {

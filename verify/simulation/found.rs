@@ -2,13 +2,13 @@
 
 use super::world::{Cut, How};
 use super::*;
-use crate::guard::LockGuard;
-use crate::holding::AutoExtend;
-use crate::key::Key;
-use crate::lock::{LockOptions, lock};
-use crate::outcome::Outcome;
-use crate::request::Operation;
-use crate::ttl::Ttl;
+use crate::asking::hold::AutoExtend;
+use crate::asking::outcome::Outcome;
+use crate::asking::request::Operation;
+use crate::holding::guard::LockGuard;
+use crate::holding::lock::{LockOptions, lock};
+use crate::values::key::Key;
+use crate::values::ttl::Ttl;
 
 /// One process, a network on which nothing goes wrong by itself, and a lock for six seconds.
 async fn alone(auto_extend: Option<AutoExtend>) -> (Sim, Arc<dyn Backend>, LockGuard) {

@@ -6,24 +6,13 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use rand::RngExt as _;
-use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::time::{Instant, sleep, sleep_until};
 
+use super::connection::Connection;
 use super::world::{How, Sim, World};
-use crate::error::{Error, ErrorKind};
+use crate::text::error::{Error, ErrorKind};
 use crate::waiting::listener::{Listen, Listener, StoreMessage};
-
-/// The store's end of a connection.
-pub(super) struct Connection {
-    pub(super) process: usize,
-    sender: UnboundedSender<Result<StoreMessage, Error>>,
-    names: BTreeSet<String>,
-    /// Nothing comes through any more, and neither end knows it.
-    pub(super) is_silent: bool,
-    /// When the last message arrives that is on its way, in either direction: none overtakes another.
-    last_up: Instant,
-    last_down: Instant,
-}
 
 /// Opens connections of one process.
 pub(super) struct Dialer {

@@ -13,6 +13,7 @@
 mod backend;
 mod chaos;
 mod clients;
+mod connection;
 mod found;
 mod listening;
 mod network;
@@ -40,7 +41,7 @@ use self::backend::Process;
 use self::clients::Client;
 use self::plan::FAULTS_END_MS;
 use self::world::Sim;
-use crate::backend::Backend;
+use crate::background::backend::Backend;
 use crate::mutex::lock;
 use crate::random::seeded;
 
@@ -198,7 +199,7 @@ async fn ends(sim: Sim, process: Arc<Process>, clients: Vec<tokio::task::AbortHa
     sim.note("closed", &[process.number as u64]);
     let longest = process.operation_timeout() * 2;
     sim.with(|world| {
-        if Instant::now() > (start + longest).max(world.witness.stalled) + witness::SLACK {
+        if Instant::now() > (start + longest).max(world.witness.stalled) + waiters::SLACK {
             world.witness.problem("closing took too long");
         }
     });

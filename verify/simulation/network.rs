@@ -8,7 +8,7 @@ use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::world::{How, Sim, World};
-use crate::error::{Error, ErrorKind};
+use crate::text::error::{Error, ErrorKind};
 
 /// What becomes of one call.
 enum Fate {

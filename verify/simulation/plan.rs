@@ -5,7 +5,7 @@ use std::time::Duration;
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 
-use crate::time::TimeAuthority;
+use crate::values::time::TimeAuthority;
 
 /// How long faults go on, in milliseconds. After that the network is good, and nothing steps or stalls any more.
 pub(super) const FAULTS_END_MS: u64 = 12_000;

@@ -9,15 +9,15 @@ use tokio::time::sleep;
 
 use super::clients::{Client, Dropped};
 use super::world::Sim;
-use crate::error::Error;
-use crate::holding::{AutoExtend, Hold, Holder};
-use crate::lock_id::LockId;
+use crate::asking::hold::{AutoExtend, Hold, Holder};
+use crate::asking::outcome::{AcquireOutcome, Outcome};
+use crate::asking::request::Extension;
+use crate::asking::request::{AcquireRequest, Operation};
 use crate::mutex::lock;
 use crate::operation::{self, CallOptions};
-use crate::outcome::{AcquireOutcome, Outcome};
-use crate::request::Extension;
-use crate::request::{AcquireRequest, Operation};
-use crate::ttl::Ttl;
+use crate::text::error::Error;
+use crate::values::lock_id::LockId;
+use crate::values::ttl::Ttl;
 
 /// Hears what becomes of a lock.
 struct LossRecorder {

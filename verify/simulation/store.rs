@@ -3,18 +3,18 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use crate::batch::Batch;
-use crate::claim::Claim;
-use crate::error::Error;
-use crate::fence::Fence;
-use crate::inspection::{LockRecord, Lookup};
-use crate::key::Key;
-use crate::labels::Labels;
-use crate::lock_id::LockId;
-use crate::outcome::{Absence, AcquireOutcome, ExtendOutcome, Grant, ReleaseOutcome};
-use crate::request::AcquireRequest;
-use crate::time::{TIME_TOLERANCE_MS, is_live};
-use crate::ttl::Ttl;
+use crate::asking::inspection::{LockRecord, Lookup};
+use crate::asking::outcome::{Absence, AcquireOutcome, ExtendOutcome, Grant, ReleaseOutcome};
+use crate::asking::request::AcquireRequest;
+use crate::text::error::Error;
+use crate::values::batch::Batch;
+use crate::values::claim::Claim;
+use crate::values::fence::Fence;
+use crate::values::key::Key;
+use crate::values::labels::Labels;
+use crate::values::lock_id::LockId;
+use crate::values::time::{TIME_TOLERANCE_MS, is_live};
+use crate::values::ttl::Ttl;
 
 /// What the store keeps. Each operation is one step, at a time of the store's clock.
 #[derive(Default)]
@@ -68,6 +68,7 @@ fn locked(claim: usize, free_in_ms: u64) -> AcquireOutcome {
     AcquireOutcome::Locked {
         claim,
         free_in: Some(Duration::from_millis(free_in_ms)),
+        labels: crate::values::labels::Labels::default(),
     }
 }
 

@@ -5,13 +5,19 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::witness::SLACK;
-use crate::claim::Claim;
-use crate::error::Error;
-use crate::lock::LockOptions;
-use crate::outcome::AcquireOutcome;
+use crate::asking::outcome::AcquireOutcome;
+use crate::holding::lock::LockOptions;
+use crate::text::error::Error;
+use crate::values::claim::Claim;
+use crate::values::time::TIME_TOLERANCE_MS;
 use crate::waiting::hand_over::LATE_MESSAGE;
 use crate::waiting::retry::{Backoff, RetryPolicy, Wait};
+use crate::waiting::waiter::LONGEST_TRUST;
+
+const TOLERANCE: Duration = Duration::from_millis(TIME_TOLERANCE_MS as u64);
+
+/// Timers have a resolution of a millisecond, and a chain of them has that of each.
+pub(super) const SLACK: Duration = Duration::from_millis(3);
 
 /// An attempt may take so long, however little time is left.
 const SHORTEST_ATTEMPT: Duration = Duration::from_millis(100);
@@ -30,8 +36,8 @@ struct Queue {
     /// When somebody who was not the first last asked. Of slots, several ask at the same time, and whoever is refused waits until
     /// the others have been answered.
     others_asked: Option<Instant>,
-    /// Whether one who stood in it was granted what it wanted, and nobody has asked since.
-    is_taken: bool,
+    /// When the lock ends that one who stood in it was granted, if nobody has asked since.
+    taken: Option<Instant>,
 }
 
 struct Waiter {
@@ -47,6 +53,8 @@ struct Waiter {
     /// In which it has waited so far: it hears what the store tells of those.
     listens: BTreeSet<usize>,
     policy: RetryPolicy,
+    /// How long a lock that it is granted lasts, the tolerance included.
+    lasts: Duration,
     came: Instant,
     attempts: u32,
     /// When it asked last, or came.
@@ -105,6 +113,7 @@ impl Waiters {
             obstacle: None,
             listens: BTreeSet::new(),
             policy: options.retry,
+            lasts: options.ttl.as_duration() + TOLERANCE,
             came: now,
             attempts: 0,
             asked_at: now,
@@ -186,7 +195,7 @@ impl Waiters {
         let waiter = &mut self.all[number];
         for name in &waiter.names {
             if let Some(queue) = self.queues.get_mut(&(waiter.process, name.clone())) {
-                queue.is_taken = false;
+                queue.taken = None;
             }
         }
         let before = waiter.asked.replace(lock);
@@ -226,15 +235,15 @@ impl Waiters {
         let waiter = &mut self.all[number];
         waiter.is_asking = false;
         let mut due = now + waiter.longest_pause();
-        if let Ok(AcquireOutcome::Locked { claim, free_in }) = answer {
+        if let Ok(AcquireOutcome::Locked { claim, free_in, .. }) = answer {
             waiter.asked = None;
-            due = free_in.map_or(due, |free_in| due.min(now + free_in));
             // Claims are asked for in the order of their names, those of slots of a key side by side.
             let name = claims.get(*claim).map(|claim| claim.key.as_str());
             waiter.obstacle = waiter
                 .names
                 .iter()
                 .position(|other| Some(other.as_str()) == name);
+            due = free_in.map_or(due, |free_in| waiter.asks_by(now + free_in));
         }
         let obstacle = *waiter.obstacle.get_or_insert(0);
         let is_hinted = waiter.listens.contains(&obstacle) && waiter.hinted.contains(&obstacle);
@@ -299,29 +308,32 @@ impl Waiters {
             .map(|longest| (waiter.came + longest).max(stalled + SHORTEST_ATTEMPT) + SLACK)
             .is_some_and(|limit| now > limit);
         waiter.is_asking = false;
-        let (process, names) = (waiter.process, waiter.names.clone());
+        let (process, names, lasts) = (waiter.process, waiter.names.clone(), waiter.lasts);
         let mut next = BTreeSet::new();
         for name in names {
             if let Some(queue) = self.queues.get_mut(&(process, name)) {
                 let was_first = queue.waiters.first() == Some(&number);
                 queue.waiters.retain(|other| *other != number);
-                queue.is_taken |= was_granted;
+                if was_granted {
+                    queue.taken = Some(now + lasts);
+                }
                 next.extend(queue.waiters.first().filter(|_| was_first));
             }
         }
         next.retain(|next| self.is_first(*next));
         for next in next {
             let waiter = &self.all[next];
-            let mut queues = waiter
+            let queues = waiter
                 .names
                 .iter()
                 .filter_map(|name| self.queue(waiter, name));
-            let is_taken = queues.any(|queue| queue.is_taken);
+            let taken = queues.filter_map(|queue| queue.taken).max();
             let next = &mut self.all[next];
             // After a grant there is no need to ask at once, and not if somebody was refused a slot.
-            let due = match is_taken || !next.of_slots.is_empty() {
-                true => now + next.longest_pause(),
-                false => now,
+            let due = match taken {
+                Some(end) => next.asks_by(end).max(now + next.longest_pause()),
+                None if !next.of_slots.is_empty() => now + next.longest_pause(),
+                None => now,
             };
             if !next.is_asking {
                 next.due = Some(next.due.map_or(due, |before| due.max(before)));
@@ -350,15 +362,37 @@ impl Waiter {
         }
     }
 
-    /// The longest pause that the rules for polling allow after so many attempts.
+    /// Whether some of its retries need not ask while it is told of releases.
+    fn may_rely_on_messages(&self) -> bool {
+        self.policy.wait != Wait::Poll && self.of_slots.len() < self.names.len()
+    }
+
+    /// When it has to ask at the latest, having just learned that the lock ends at that time.
+    fn asks_by(&self, end: Instant) -> Instant {
+        let now = Instant::now();
+        let waits_for_slots = self.obstacle.is_some_and(|it| self.of_slots.contains(&it));
+        let trusts = match self.may_rely_on_messages() && !waits_for_slots {
+            true if self.policy.wait == Wait::NotifyOnly => return end,
+            true => LONGEST_TRUST,
+            false => Duration::ZERO,
+        };
+        end.min(now + trusts + self.longest_pause())
+    }
+
+    /// The longest pause that the rules for polling allow after so many attempts. Retries that have not asked have made it longer,
+    /// too.
     fn longest_pause(&self) -> Duration {
-        self.pause_after(self.attempts)
+        match self.may_rely_on_messages() {
+            true => self.pause_after(u32::MAX),
+            false => self.pause_after(self.attempts),
+        }
     }
 
     /// Whether it should have asked by now. If the machine stood still meanwhile, it may have given up an attempt after
     /// that, and then begun to wait.
     fn is_late(&self, due: Instant, stalled: Instant, others_asked: Option<Instant>) -> bool {
         let goes_on = |since: Instant| match since > self.asked_at {
+            true if self.may_rely_on_messages() => since + self.longest_pause(),
             true => since + self.pause_after(self.attempts + 1),
             false => since,
         };
@@ -371,6 +405,10 @@ impl Waiter {
             Backoff::Fixed => self.policy.retry_delay_ms,
             Backoff::Exponential => self.policy.retry_delay_ms * f64::from(attempts.min(20)).exp2(),
         };
-        Duration::from_secs_f64(ms.min(1e7) / 1000.0)
+        let longest_ms = self
+            .policy
+            .max_retry_delay_ms
+            .max(self.policy.retry_delay_ms);
+        Duration::from_secs_f64(ms.min(longest_ms).min(1e7) / 1000.0)
     }
 }

@@ -7,19 +7,17 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::plan::Plan;
-use super::waiters::Waiters;
-use crate::claim::Claim;
-use crate::error::Error;
-use crate::fence::Fence;
-use crate::holding::AutoExtend;
-use crate::key::Key;
-use crate::lock_id::LockId;
-use crate::outcome::{AcquireOutcome, ExtendOutcome, Grant};
-use crate::time::TimeAuthority;
-use crate::ttl::Ttl;
+use super::waiters::{SLACK, Waiters};
+use crate::asking::hold::AutoExtend;
+use crate::asking::outcome::{AcquireOutcome, ExtendOutcome, Grant};
+use crate::text::error::Error;
+use crate::values::claim::Claim;
+use crate::values::fence::Fence;
+use crate::values::key::Key;
+use crate::values::lock_id::LockId;
+use crate::values::time::TimeAuthority;
+use crate::values::ttl::Ttl;
 
-/// Timers have a resolution of a millisecond, and a chain of them has that of each.
-pub(super) const SLACK: Duration = Duration::from_millis(3);
 const GRACE: Duration = Duration::from_millis(500);
 const TOLERANCE: Duration = Duration::from_millis(1000);
 /// The longest pause between two tries to undo, while there are few of them and they take less than a minute.
@@ -341,7 +339,7 @@ impl Witness {
         let now = Instant::now();
         let is_calm = self.is_calm;
         let lock = &mut self.locks[id];
-        if error.kind() != crate::error::ErrorKind::LockLost {
+        if error.kind() != crate::text::error::ErrorKind::LockLost {
             self.problem(format!("lock {id} was lost with an error of another kind"));
             return;
         }

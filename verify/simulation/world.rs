@@ -10,18 +10,18 @@ use rand::RngExt as _;
 use rand::rngs::SmallRng;
 use tokio::time::Instant;
 
-use super::listening::Connection;
+use super::connection::Connection;
 use super::plan::{FAULTS_END_MS, Plan};
 use super::store::{Gone, Store};
 use super::witness::Witness;
-use crate::error::Error;
-use crate::key::Key;
-use crate::lock_id::LockId;
+use crate::asking::outcome::{AcquireOutcome, ExtendOutcome, ReleaseOutcome};
+use crate::asking::request::AcquireRequest;
 use crate::mutex::lock;
-use crate::outcome::{AcquireOutcome, ExtendOutcome, ReleaseOutcome};
-use crate::request::AcquireRequest;
-use crate::time::TimeAuthority;
-use crate::ttl::Ttl;
+use crate::text::error::Error;
+use crate::values::key::Key;
+use crate::values::lock_id::LockId;
+use crate::values::time::TimeAuthority;
+use crate::values::ttl::Ttl;
 
 /// The store's clock at the start of a run, in milliseconds since the Unix epoch.
 const EPOCH_MS: i64 = 1_700_000_000_000;

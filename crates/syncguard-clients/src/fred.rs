@@ -168,6 +168,7 @@ mod tests {
     use super::*;
 
     #[test]
+    #[expect(clippy::too_many_lines, reason = "a table: one row per error")]
     fn errors_have_the_kinds_of_connections_of_our_own() {
         for (kind, words, expected, unknown) in [
             (

@@ -1,8 +1,9 @@
 //! Guards, and what is done once, in transactions of tokio-postgres.
 
-use syncguard::postgres::check_failure;
+use syncguard::postgres::{check_failure, check_further};
 use syncguard::{Error, ErrorKind, LockCheck, LockGuard, OnceGuard};
 use tokio_postgres::Transaction;
+use tokio_postgres::error::SqlState;
 use tokio_postgres::types::ToSql;
 
 /// Checks that the locks of `guard` are held, in a transaction of the application's own in the database of the locks, and keeps
@@ -23,8 +24,9 @@ use tokio_postgres::types::ToSql;
 /// ```
 ///
 /// # Errors
-/// `LockLost`; `InvalidArgument` if the transaction does not see the table of locks, if that has no unique index on `lock_id`,
-/// or if the locks are not in PostgreSQL; `AuthFailed` for missing rights;
+/// `LockLost`; `ServiceUnavailable` if the snapshot of the transaction is older than the lock's last extension, so that it has to be
+/// run again; `InvalidArgument` if the transaction does not see the table of locks, if that has no unique index on `lock_id`, if
+/// it is a savepoint, or if the locks are not in PostgreSQL; `AuthFailed` for missing rights, and for row level security;
 /// `Internal`, with the error of tokio-postgres as its source, if the statement has failed for another reason.
 pub async fn check(guard: &LockGuard, transaction: &Transaction<'_>) -> Result<(), Error> {
     run(guard, &guard.check_sql()?, transaction).await
@@ -61,14 +63,30 @@ async fn run(
         .iter()
         .map(|value| value as &(dyn ToSql + Sync));
     let values = values.collect::<Vec<_>>();
-    let Err(error) = transaction.query_one(&check.text, &values).await else {
+    let checked = async {
+        let row = transaction.query_one(&check.text, &values).await?;
+        match check_further(row.try_get(0)?) {
+            Some(further) => transaction.query_one(further, &[]).await.map(drop),
+            None => Ok(()),
+        }
+    };
+    let Err(error) = checked.await else {
         return Ok(());
     };
-    let said = error
-        .as_db_error()
-        .and_then(|said| check_failure(said.code().code(), said.message()));
-    let failure =
-        said.unwrap_or_else(|| Error::new(ErrorKind::Internal, "the locks could not be checked"));
+    let said = error.as_db_error();
+    let failure = said.and_then(|said| check_failure(said.code().code(), said.message()));
+    let mut failure = failure
+        .unwrap_or_else(|| Error::new(ErrorKind::Internal, "the locks could not be checked"));
+    // The transaction does not see the lock, and cannot tell why. The store knows whether it is there.
+    let is_unsure = matches!(
+        failure.kind(),
+        ErrorKind::ServiceUnavailable | ErrorKind::AuthFailed
+    ) && said
+        .is_some_and(|said| *said.code() == SqlState::INVALID_TEXT_REPRESENTATION);
+    if is_unsure && guard.is_stored().await.is_ok_and(|stored| !stored) {
+        let text = "the lock was lost: it was gone when it was to be guarded";
+        failure = Error::new(ErrorKind::LockLost, text);
+    }
     if failure.kind() == ErrorKind::LockLost {
         guard.lose(failure.clone());
     }

@@ -12,12 +12,13 @@ use syncguard::{
     AcquireRequest, Backend, Batch, Claim, Due, Error, ErrorKind, Extension, Key, LockId, Lookup,
     MAX_CLAIMS, MAX_SLOTS, MarkChange, Operation, PageRequest, ReleaseRequest, Slots, Ttl,
 };
+use tokio::time::Instant;
 
 use crate::completion::Completion;
 use crate::environment::Completions;
 use crate::holder::HoldSettings;
 use crate::operations::Operations;
-use crate::options::{finish, lock_ids, whole};
+use crate::options::{finish, lock_ids, timeout, whole};
 use crate::policy::policy;
 use crate::scripts::ScriptSettings;
 use crate::watch::NativeWatch;
@@ -83,6 +84,17 @@ pub struct AcquireOptions<'env> {
     pub waiting: Option<Float64ArraySlice<'env>>,
     /// How the lock extends itself from the moment it is granted, whatever JavaScript does meanwhile.
     pub hold: Option<HoldSettings>,
+}
+
+/// How locks are released.
+#[napi(object)]
+pub struct ReleaseSettings {
+    /// For how many milliseconds they can last: so long a release that has failed goes on in the background.
+    pub lasts_ms: Option<f64>,
+    /// For how many milliseconds they are to be held still: a release that is sent before that lets them end then.
+    pub hold_ms: Option<f64>,
+    /// Their keys, as they were granted, as far as some of this process wait for them.
+    pub keys: Vec<String>,
 }
 
 #[napi]
@@ -175,9 +187,8 @@ impl NativeBackend {
     }
 
     /// A function for the reason of [`acquire`](Self::acquire). Its arguments are the operation's number,
-    /// whether it can be cancelled, the lock ids with commas between, for how many milliseconds the locks can last (so long a
-    /// release that has failed goes on in the background), and the key, for those of this process who wait for it; of several
-    /// locks, their keys as they were granted.
+    /// whether it can be cancelled, the lock id, for how many milliseconds the lock can last (so long a release that has failed goes
+    /// on in the background), and the key as it was granted, for those of this process who wait for it.
     #[napi]
     #[allow(
         clippy::type_complexity,
@@ -186,40 +197,54 @@ impl NativeBackend {
     pub fn release<'env>(
         &self,
         env: &'env Env,
-    ) -> napi::Result<
-        Function<
-            'env,
-            FnArgs<(
-                u32,
-                bool,
-                String,
-                Option<f64>,
-                Option<String>,
-                Option<Vec<String>>,
-            )>,
-            (),
-        >,
-    > {
+    ) -> napi::Result<Function<'env, FnArgs<(u32, bool, String, Option<f64>, Option<String>)>, ()>>
+    {
         let operations = self.operations.clone();
         env.create_function_from_closure("release", move |call| {
-            let (number, cancellable, ids, lasts_ms, key, keys) = call.args::<(
-                u32,
-                bool,
-                String,
-                Option<f64>,
-                Option<String>,
-                Option<Vec<String>>,
-            )>()?;
-            let operation = lock_ids(&ids).map(|ids| Operation::Release(ids.into()));
-            let keys = key.into_iter().chain(keys.into_iter().flatten());
+            let (number, cancellable, lock_id, lasts_ms, key) =
+                call.args::<(u32, bool, String, Option<f64>, Option<String>)>()?;
+            let lock_id = LockId::parse(&lock_id);
+            let operation = lock_id.map(|lock_id| Operation::Release([lock_id].into()));
             let options = CallOptions {
                 lasts: lasts_ms.and_then(|ms| Ttl::from_f64(ms).ok()),
-                keys: keys.filter_map(|key| Key::stored(&key).ok()).collect(),
+                keys: stored(key),
                 ..DEFAULTS
             };
             operations.submit(call.env, number, cancellable, operation, options);
             Ok(())
         })
+    }
+
+    /// Releases locks: several, or such as are to be held for longer.
+    #[napi]
+    #[allow(clippy::too_many_arguments, reason = "each is one of JavaScript's")]
+    pub fn release_set(
+        &self,
+        env: Env,
+        operation: u32,
+        cancellable: bool,
+        ids: Vec<String>,
+        how: ReleaseSettings,
+    ) {
+        let request = lock_ids(&ids).map(|ids| Operation::Release(ids.into()));
+        let held_for = how.hold_ms.and_then(|ms| timeout(ms, "holdMs").ok());
+        let options = CallOptions {
+            lasts: how.lasts_ms.and_then(|ms| Ttl::from_f64(ms).ok()),
+            hold_until: held_for.map(|held_for| Instant::now() + held_for),
+            keys: stored(how.keys),
+            ..DEFAULTS
+        };
+        self.operations
+            .submit(&env, operation, cancellable, request, options);
+    }
+
+    /// Sends no more heartbeats for these locks, which somebody releases through another backend. Others that were granted together
+    /// with them go on.
+    #[napi]
+    pub fn stop_heartbeats(&self, ids: Vec<String>) {
+        if let Ok(ids) = lock_ids(&ids) {
+            self.operations.backend.work().stop_heartbeats(&ids);
+        }
     }
 
     /// Releases the lock on `key`, and stores in the same step that something is done for a period. `lasts_ms` is as for a
@@ -261,6 +286,7 @@ impl NativeBackend {
     /// For which period of the key something was done last, as a text with JSON. What is stored becomes `due`, or nothing if
     /// that is empty.
     #[napi]
+    #[allow(clippy::too_many_arguments, reason = "each is one of JavaScript's")]
     pub fn mark(
         &self,
         env: Env,
@@ -283,7 +309,15 @@ impl NativeBackend {
     }
 
     #[napi]
-    pub fn extend(&self, env: Env, operation: u32, cancellable: bool, ids: String, ttl_ms: f64) {
+    #[allow(clippy::too_many_arguments, reason = "each is one of JavaScript's")]
+    pub fn extend(
+        &self,
+        env: Env,
+        operation: u32,
+        cancellable: bool,
+        ids: Vec<String>,
+        ttl_ms: f64,
+    ) {
         let request = || {
             let extension = Extension::new(lock_ids(&ids)?, Ttl::from_f64(ttl_ms)?);
             Ok(Operation::Extend(extension))
@@ -322,6 +356,7 @@ impl NativeBackend {
 
     /// Some of the live locks, from after a cursor on: a text with the JSON of a page.
     #[napi]
+    #[allow(clippy::too_many_arguments, reason = "each is one of JavaScript's")]
     pub fn list(
         &self,
         env: Env,
@@ -379,6 +414,12 @@ impl NativeBackend {
             postgres: None,
         }
     }
+}
+
+/// Keys as they were granted.
+fn stored(keys: impl IntoIterator<Item = String>) -> Batch<Key> {
+    let keys = keys.into_iter();
+    keys.filter_map(|key| Key::stored(&key).ok()).collect()
 }
 
 const DEFAULTS: CallOptions = CallOptions::DEFAULT;

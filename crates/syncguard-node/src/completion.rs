@@ -2,12 +2,12 @@
 
 use std::fmt::Write as _;
 use std::sync::Arc;
-use std::time::Duration;
 
 use napi_derive::napi;
 use serde_json::{Map, Value, json};
 use syncguard::{
-    Absence, Backend, Batch, Claim, Error, Fence, Grant, Key, LockId, LockRecord, Ttl, operation,
+    Absence, Backend, Batch, Busy, Claim, Error, Fence, Grant, Key, LockId, LockRecord, Ttl,
+    operation,
 };
 use tokio::time::Instant;
 
@@ -24,8 +24,8 @@ pub(crate) enum Completion {
     Locked {
         /// Which key stood in the way, of several.
         key: Option<Key>,
-        /// When it ends by itself, if that is known.
-        free_in: Option<Duration>,
+        /// What the store has said of it.
+        busy: Busy,
     },
     Done,
     /// Of several locks: whether each was released.
@@ -189,6 +189,10 @@ pub(crate) fn write(batch: &mut Vec<(u32, Completion)>, numbers: &mut [f64]) -> 
 
 /// The tag and the values of an outcome. Its texts go to the end of `texts`, and the length of each
 /// that has not always the same is one of the values.
+#[expect(
+    clippy::too_many_lines,
+    reason = "a table: one arm per kind of completion"
+)]
 fn encode(outcome: Completion, texts: &mut String) -> (Tag, [f64; VALUES]) {
     let mut values = [0.0; VALUES];
     let tag = match outcome {
@@ -202,9 +206,10 @@ fn encode(outcome: Completion, texts: &mut String) -> (Tag, [f64; VALUES]) {
             push_wait_stats(&mut values, &stats);
             Tag::Failed
         }
-        Completion::Locked { key, free_in } => {
+        Completion::Locked { key, busy } => {
+            values[0] = retry_after_ms(&busy).unwrap_or(f64::NAN);
             values[1] = key.map_or(0.0, |key| push(texts, key.as_str()));
-            values[0] = free_in.map_or(0.0, |free_in| free_in.as_secs_f64() * 1000.0);
+            values[2] = push_labels(texts, labels_json(busy_labels(&busy)));
             Tag::Locked
         }
         Completion::Done => Tag::Done,
@@ -227,19 +232,12 @@ fn encode(outcome: Completion, texts: &mut String) -> (Tag, [f64; VALUES]) {
         Completion::Answer(false) => Tag::No,
         Completion::Found(record) => {
             push_grant(texts, &record.lock_id, record.fence);
-            let labels = record.labels.iter();
-            let labels: Map<_, _> = labels
-                .map(|(name, text)| (name.to_owned(), text.into()))
-                .collect();
             values = [
                 record.expires_at_ms as f64,
                 record.acquired_at_ms as f64,
                 record.read_at_ms as f64,
                 push(texts, record.key.as_str()),
-                match labels.is_empty() {
-                    true => 0.0,
-                    false => push(texts, &Value::Object(labels).to_string()),
-                },
+                push_labels(texts, labels_json(record.labels.iter())),
                 0.0,
                 0.0,
             ];
@@ -316,12 +314,46 @@ fn push_grant(texts: &mut String, lock_id: &LockId, fence: Fence) {
     let _ = write!(texts, "{fence}");
 }
 
-/// An error as JSON: its code, its message, and those of its causes.
+/// An error as JSON: its code, its message, what it says of the lock that stood in the way, and the messages of its causes.
 fn push_error(texts: &mut String, error: &Error) -> f64 {
-    let mut parts = vec![error.kind().as_str().to_owned(), error.message().to_owned()];
-    parts.extend(causes(error));
-    // Texts are always JSON.
-    push(texts, &serde_json::to_string(&parts).unwrap_or_default())
+    let busy = error.busy().map(|busy| {
+        let mut members = labels_json(busy_labels(busy));
+        if let Some(ms) = retry_after_ms(busy) {
+            members.insert("retryAfterMs".to_owned(), json!(ms));
+        }
+        Value::Object(members)
+    });
+    let mut parts = vec![
+        error.kind().as_str().into(),
+        error.message().into(),
+        busy.unwrap_or_default(),
+    ];
+    parts.extend(causes(error).into_iter().map(Value::from));
+    push(texts, &Value::Array(parts).to_string())
+}
+
+/// In whole milliseconds, and not before the time is over.
+fn retry_after_ms(busy: &Busy) -> Option<f64> {
+    let micros = busy.free_in?.as_micros();
+    Some(micros.div_ceil(1000) as f64)
+}
+
+fn busy_labels(busy: &Busy) -> impl Iterator<Item = (&'static str, &str)> {
+    let each = busy.labels.iter();
+    each.map(|(name, text)| (*name, text.as_str()))
+}
+
+fn labels_json<'a>(each: impl Iterator<Item = (&'static str, &'a str)>) -> Map<String, Value> {
+    each.map(|(name, text)| (name.to_owned(), text.into()))
+        .collect()
+}
+
+/// Labels as JSON; nothing if there are none.
+fn push_labels(texts: &mut String, labels: Map<String, Value>) -> f64 {
+    match labels.is_empty() {
+        true => 0.0,
+        false => push(texts, &Value::Object(labels).to_string()),
+    }
 }
 
 /// Adds `text` and gives the length that JavaScript sees: in UTF-16 code units.

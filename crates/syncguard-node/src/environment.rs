@@ -17,7 +17,7 @@ use crate::bridge::{Bridge, Questions, Rejection, parse};
 use crate::cancel::Cancels;
 use crate::completion::{Completion, WIDTH, write};
 use crate::event_loop::JavaScriptLoop;
-use crate::holder::CollectedHolders;
+use crate::holder::Holders;
 use crate::io_thread;
 use crate::mailbox::{Listener, Mailbox};
 
@@ -91,10 +91,27 @@ impl Completions {
         self.environment.questions.answer(question, Err(rejection));
     }
 
+    /// A function that tells why the lock of that number is lost, if it is at this moment, whether or not JavaScript has been told: JSON
+    /// with which of several it is, or null, then the code, the message, and those of the causes. Nothing is asked of the store.
+    #[napi]
+    pub fn look<'env>(
+        &self,
+        env: &'env Env,
+    ) -> napi::Result<Function<'env, FnArgs<(u32,)>, Option<String>>> {
+        let holders = Arc::clone(&self.environment.holders);
+        env.create_function_from_closure("look", move |call| Ok(holders.look(call.get(0)?)))
+    }
+
+    /// JavaScript has been told that the lock of that number is lost.
+    #[napi]
+    pub fn remove_holder(&self, number: u32) {
+        self.environment.holders.remove(number);
+    }
+
     /// Sends no more heartbeats for a lock: it ends by itself, and nobody is told of it.
     #[napi]
     pub fn forget_holder(&self, number: u32) {
-        self.environment.forgotten.add(number);
+        self.environment.holders.forget(number);
     }
 }
 
@@ -109,7 +126,7 @@ pub(crate) struct Environment {
     pub(crate) mailbox: Arc<Mailbox>,
     pub(crate) cancels: Arc<Cancels>,
     pub(crate) questions: Arc<Questions>,
-    pub(crate) forgotten: Arc<CollectedHolders>,
+    pub(crate) holders: Arc<Holders>,
     listener: Rc<Listener>,
     event_loop: OnceCell<Option<Rc<JavaScriptLoop>>>,
     in_flight: Cell<usize>,
@@ -129,7 +146,7 @@ impl Environment {
             mailbox: Arc::new(mailbox),
             cancels: Arc::default(),
             questions: Arc::default(),
-            forgotten: Arc::default(),
+            holders: Arc::default(),
             listener,
             event_loop: OnceCell::new(),
             in_flight: Cell::new(0),
@@ -154,6 +171,10 @@ impl Environment {
 
     /// Runs an operation, on JavaScript's event loop if `is_here` and else on the I/O thread, and counts it: the process
     /// stays alive until its outcome is drained, and what it leaves to be done in the background is done.
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "the names of the operation, and what it is"
+    )]
     pub(crate) fn run(
         &self,
         env: &Env,

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 
 use async_task::Runnable;
 use napi::{Env, sys};
-use syncguard::event_loop::{EventLoop, Interest, Source};
+use syncguard::event_loop::{EventLoop, Interest, Readiness, Source};
 use tokio::runtime::{EnterGuard, Handle};
 
 use crate::mailbox::{Listener, Mailbox};
@@ -43,8 +43,9 @@ pub(crate) struct JavaScriptLoop {
 /// A source, and the socket that is watched for it.
 struct Watched {
     number: u64,
-    source: Arc<dyn Source>,
+    /// Dropped before the source, which may close the socket: libuv must not watch one that is closed.
     poll: Poll,
+    source: Arc<dyn Source>,
     interest: Cell<Interest>,
 }
 
@@ -136,17 +137,20 @@ impl JavaScriptLoop {
 
     /// Reads what has come, runs the tasks that waited for it, tells JavaScript what has finished, and writes what
     /// JavaScript asks for then.
-    fn turn(&self, ready: Option<(u64, bool)>) {
+    fn turn(&self, ready: Option<(u64, Readiness)>) {
         {
             let _entered = LoopEntered::enter(&self.shared);
             self.shared.is_in_turn.store(true, SeqCst);
             let woken = self.adopt();
-            match ready {
-                Some((number, is_readable)) if woken.is_empty() => {
-                    self.attend(|watched| watched.number == number, is_readable);
-                }
+            let is_alone = woken.is_empty();
+            if let Some((number, readiness)) = ready
+                && (is_alone || readiness == Readiness::Broken)
+            {
+                self.attend(|watched| watched.number == number, readiness);
+            }
+            if ready.is_none() || !is_alone {
                 // Also where nothing was said to have come: then it is no time yet to call anything late.
-                _ => self.attend(|_| true, true),
+                self.attend(|_| true, Readiness::Readable);
             }
             for runnable in woken {
                 runnable.run();
@@ -160,7 +164,7 @@ impl JavaScriptLoop {
                 // First whoever goes on because of that: what it asks for is written with the rest.
                 self.run_ready();
                 self.shared.has_more.store(false, SeqCst);
-                self.attend(|_| true, false);
+                self.attend(|_| true, Readiness::Unknown);
                 self.run_ready();
             }
             self.shared.is_in_turn.store(false, SeqCst);
@@ -202,9 +206,9 @@ impl JavaScriptLoop {
     fn watch(&self, source: Arc<dyn Source>) {
         let (this, number) = (Weak::clone(&self.this), self.numbers.get());
         self.numbers.set(number + 1);
-        let on_ready = move |is_readable| {
+        let on_ready = move |readiness| {
             if let Some(this) = this.upgrade() {
-                this.turn(Some((number, is_readable)));
+                this.turn(Some((number, readiness)));
             }
         };
         let Some(poll) = self.uv.poll(source.socket(), on_ready) else {
@@ -214,22 +218,24 @@ impl JavaScriptLoop {
         poll.watch(Interest::Read);
         self.sources.borrow_mut().push(Rc::new(Watched {
             number,
-            source,
             poll,
+            source,
             interest: Cell::new(Interest::Read),
         }));
     }
 
     /// Gives sources their turn.
-    fn attend(&self, which: impl Fn(&Watched) -> bool, is_readable: bool) {
+    fn attend(&self, which: impl Fn(&Watched) -> bool, readiness: Readiness) {
         // What they call may add sources.
         let sources = self.sources.borrow().clone();
         for watched in sources.iter().filter(|watched| which(watched)) {
-            let interest = watched.source.turn(is_readable);
+            let interest = watched.source.turn(readiness);
             if interest == Interest::Nothing {
                 let mut sources = self.sources.borrow_mut();
                 sources.retain(|other| !Rc::ptr_eq(other, watched));
-            } else if watched.interest.replace(interest) != interest {
+            } else if watched.interest.replace(interest) != interest
+                || readiness == Readiness::Broken
+            {
                 watched.poll.watch(interest);
             }
         }

@@ -23,12 +23,12 @@ pub struct LockCheck {
 
 #[napi]
 impl NativeBackend {
-    /// What checks that the locks are held whose ids are given, with commas between; of one, on `key`, it may store that something
-    /// is done for the period `due`.
+    /// What checks that the locks are held whose ids are given; of one, on `key`, it may store that something is done for the period
+    /// `due`.
     #[napi]
     pub fn check(
         &self,
-        ids: String,
+        ids: Vec<String>,
         key: Option<String>,
         due: Option<String>,
     ) -> napi::Result<LockCheck, Code> {
@@ -43,6 +43,12 @@ impl NativeBackend {
             values: check.values,
         })
     }
+}
+
+/// What else is to be run in the transaction after a guard that gave this answer, if anything.
+#[napi]
+pub fn check_further(answer: String) -> Option<String> {
+    postgres::check_further(&answer).map(str::to_owned)
 }
 
 /// What the error of such a statement says of the locks.

@@ -1,13 +1,15 @@
 //! JavaScript as the holder of locks that extend themselves.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use napi_derive::napi;
+use serde_json::{Value, json};
 use syncguard::{AutoExtend, Error, ErrorKind, Hold, Holder, Presence, Ttl};
 
 use crate::completion::Completion;
+use crate::error::causes;
 use crate::io_thread;
 use crate::mailbox::Mailbox;
 use crate::mutex::lock;
@@ -29,7 +31,7 @@ impl HoldSettings {
         self,
         ttl: Ttl,
         mailbox: &Arc<Mailbox>,
-        forgotten: &Arc<CollectedHolders>,
+        holders: &Arc<Holders>,
     ) -> Result<Hold, Error> {
         let auto_extend = AutoExtend {
             every: Some(timeout(self.every_ms, "everyMs")?),
@@ -45,7 +47,8 @@ impl HoldSettings {
             holder: Arc::new(JavaScript {
                 number: self.number,
                 mailbox: Arc::clone(mailbox),
-                forgotten: Arc::clone(forgotten),
+                holders: Arc::clone(holders),
+                known: holders.add(self.number),
                 max_stall,
                 since: Instant::now(),
                 asked: Mutex::default(),
@@ -55,22 +58,75 @@ impl HoldSettings {
     }
 }
 
-/// The locks of one environment whose holders were collected as garbage, by the numbers of their holders.
+/// The locks of one environment that extend themselves, by the numbers of their holders.
 #[derive(Default)]
-pub(crate) struct CollectedHolders(Mutex<HashSet<u32>>);
+pub(crate) struct Holders(Mutex<HashMap<u32, Arc<Mutex<Known>>>>);
 
-impl CollectedHolders {
-    /// Sends no more heartbeats for a lock: it ends by itself, and nobody is told of it.
-    pub(crate) fn add(&self, number: u32) {
-        lock(&self.0).insert(number);
+/// What is known of a lock.
+#[derive(Default)]
+struct Known {
+    /// Until when it is held, as far as is known.
+    until: Option<Instant>,
+    /// Why it is lost, as JSON.
+    loss: Option<String>,
+    /// Whether its handles were collected as garbage.
+    is_forgotten: bool,
+}
+
+impl Holders {
+    fn add(&self, number: u32) -> Arc<Mutex<Known>> {
+        let known = Arc::default();
+        lock(&self.0).insert(number, Arc::clone(&known));
+        known
     }
+
+    /// Sends no more heartbeats for a lock: it ends by itself, and nobody is told of it.
+    pub(crate) fn forget(&self, number: u32) {
+        if let Some(known) = lock(&self.0).get(&number) {
+            lock(known).is_forgotten = true;
+        }
+    }
+
+    pub(crate) fn remove(&self, number: u32) {
+        lock(&self.0).remove(&number);
+    }
+
+    /// Why a lock is lost that was granted and not released, if it is at this moment.
+    pub(crate) fn look(&self, number: u32) -> Option<String> {
+        let holders = lock(&self.0);
+        let Some(known) = holders.get(&number) else {
+            return Some(lost("the lock was lost: nothing extends it any more"));
+        };
+        let known = lock(known);
+        if known.loss.is_some() {
+            return known.loss.clone();
+        }
+        let is_over = known.until.is_some_and(|until| until <= Instant::now());
+        is_over.then(|| lost("the lock was lost: its end passed before it could be extended"))
+    }
+}
+
+fn lost(message: &str) -> String {
+    told(&Error::new(ErrorKind::LockLost, message), None)
+}
+
+/// What JavaScript is told of a loss that it looks for.
+fn told(error: &Error, which: Option<usize>) -> String {
+    let mut parts = vec![
+        json!(which),
+        json!(error.kind().as_str()),
+        json!(error.message()),
+    ];
+    parts.extend(causes(error).into_iter().map(Value::from));
+    Value::from(parts).to_string()
 }
 
 /// One environment of JavaScript that holds a lock, or several that were granted together.
 struct JavaScript {
     number: u32,
     mailbox: Arc<Mailbox>,
-    forgotten: Arc<CollectedHolders>,
+    holders: Arc<Holders>,
+    known: Arc<Mutex<Known>>,
     max_stall: Duration,
     since: Instant,
     /// When it was asked to look, if it had not looked for long.
@@ -79,7 +135,7 @@ struct JavaScript {
 
 impl Holder for JavaScript {
     fn presence(&self) -> Presence {
-        if self.mailbox.is_closed() || lock(&self.forgotten.0).contains(&self.number) {
+        if self.mailbox.is_closed() || lock(&self.known).is_forgotten {
             return Presence::Gone;
         }
         // It was there when it asked for the lock.
@@ -106,12 +162,17 @@ impl Holder for JavaScript {
         ))
     }
 
+    fn held_until(&self, end: tokio::time::Instant) {
+        lock(&self.known).until = Some(end.into_std());
+    }
+
     fn extended(&self, expires_at_ms: i64) {
         self.mailbox
             .put(self.number, Completion::Held { expires_at_ms });
     }
 
     fn lost(&self, error: Error, which: Option<usize>) {
+        lock(&self.known).loss = Some(told(&error, which));
         self.mailbox
             .put(self.number, Completion::Lost { error, which });
     }
@@ -119,6 +180,9 @@ impl Holder for JavaScript {
 
 impl Drop for JavaScript {
     fn drop(&mut self) {
-        lock(&self.forgotten.0).remove(&self.number);
+        // Until JavaScript has been told of a loss, it can look for it.
+        if lock(&self.known).loss.is_none() {
+            self.holders.remove(self.number);
+        }
     }
 }

@@ -8,7 +8,7 @@ use napi::Env;
 use serde_json::{Value, json};
 use syncguard::operation::{self, CallOptions};
 use syncguard::{
-    AcquireOutcome, AcquireRequest, Backend, BoxFuture, Claim, DoneMark, Error, EvalOutcome,
+    AcquireOutcome, AcquireRequest, Backend, BoxFuture, Busy, Claim, DoneMark, Error, EvalOutcome,
     ExtendOutcome, Hold, Operation, Outcome, ReleaseOutcome, RetryPolicy, Ttl, Waiter,
 };
 
@@ -38,10 +38,14 @@ impl Operations {
 
     /// How JavaScript holds a lock.
     pub(crate) fn hold(&self, settings: HoldSettings, ttl: Ttl) -> Result<Hold, Error> {
-        settings.for_ttl(ttl, &self.environment.mailbox, &self.environment.forgotten)
+        settings.for_ttl(ttl, &self.environment.mailbox, &self.environment.holders)
     }
 
     /// Carries out an operation of the store.
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "the names of the operation, and what it is"
+    )]
     pub(crate) fn submit(
         &self,
         env: &Env,
@@ -174,9 +178,16 @@ fn completion(
             let ttl = ttl.unwrap_or(Ttl::DEFAULT);
             Completion::Acquired(Granted::new(grants, claims, ttl, backend))
         }
-        Outcome::Acquire(AcquireOutcome::Locked { claim, free_in }) => Completion::Locked {
-            key: claims.into_iter().nth(claim).map(|claim| claim.key),
+        Outcome::Acquire(AcquireOutcome::Locked {
+            claim,
             free_in,
+            labels,
+        }) => Completion::Locked {
+            key: claims.into_iter().nth(claim).map(|claim| claim.key),
+            busy: Busy {
+                free_in,
+                labels: labels.to_texts(),
+            },
         },
         Outcome::Acquire(AcquireOutcome::Done(mark)) => mark_json(Some(&mark)),
         Outcome::Mark(mark) => mark_json(mark.as_ref()),

@@ -76,9 +76,8 @@ pub(crate) fn whole(number: f64, field: &str, max: f64) -> Result<f64, Error> {
     }
 }
 
-/// Lock ids with commas between.
-pub(crate) fn lock_ids(text: &str) -> Result<Batch<LockId>, Error> {
-    text.split(',').map(LockId::parse).collect()
+pub(crate) fn lock_ids(texts: &[String]) -> Result<Batch<LockId>, Error> {
+    texts.iter().map(|text| LockId::parse(text)).collect()
 }
 
 /// What is done, of a key as its lock was granted.

@@ -4,7 +4,7 @@ use syncguard::{Backoff, Error, Jitter, RetryPolicy, Wait};
 
 /// How to wait: retries, the wait before the first one, its longest and the whole time, in milliseconds; then the places
 /// of the backoff in `exponential`, `fixed`, of the jitter in `equal`, `full`, `none`, and of what ends a wait in `notify`,
-/// `poll`.
+/// `poll`, `notify-only`.
 pub(crate) fn policy(numbers: &[f64]) -> Result<RetryPolicy, Error> {
     let &[
         max_retries,
@@ -34,6 +34,7 @@ pub(crate) fn policy(numbers: &[f64]) -> Result<RetryPolicy, Error> {
         },
         wait: match wait {
             1.0 => Wait::Poll,
+            2.0 => Wait::NotifyOnly,
             _ => Wait::Notify,
         },
     })

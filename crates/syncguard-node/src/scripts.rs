@@ -2,15 +2,14 @@
 
 use napi_derive::napi;
 use serde_json::{Value, json};
-use syncguard::{Error, Eval, Key, Reply};
+use syncguard::{Error, Eval, Key, Reply, Sending};
 
 use crate::options::lock_ids;
 
 /// A script, and the locks that must be held.
 #[napi(object)]
 pub struct ScriptSettings {
-    /// The lock ids with commas between.
-    pub ids: String,
+    pub lock_ids: Vec<String>,
     /// The key of each, as it was granted.
     pub locks: Vec<String>,
     pub script: String,
@@ -26,10 +25,11 @@ impl ScriptSettings {
             .map(|key| Key::stored(key))
             .collect::<Result<_, _>>()?;
         Ok(Eval {
-            locks: keys.into_iter().zip(lock_ids(&self.ids)?).collect(),
+            locks: keys.into_iter().zip(lock_ids(&self.lock_ids)?).collect(),
             script: self.script,
             keys: self.keys,
             arguments: self.arguments,
+            sending: Sending::default(),
         })
     }
 }

@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 
 use napi::bindgen_prelude::JsObjectValue;
 use napi::{Env, sys};
-use syncguard::event_loop::{Interest, RawSocket};
+use syncguard::event_loop::{Interest, RawSocket, Readiness};
 
 use crate::mutex::lock;
 
@@ -132,11 +132,12 @@ impl Uv {
         }
     }
 
-    /// Calls `on_ready` when the socket can be read or written; with whether it can be read.
+    /// Calls `on_ready` when the socket can be read or written, or is broken: then it is watched no more until
+    /// [`Poll::watch`].
     pub(crate) fn poll(
         &self,
         socket: RawSocket,
-        on_ready: impl Fn(bool) + 'static,
+        on_ready: impl Fn(Readiness) + 'static,
     ) -> Option<Poll> {
         let handle = self.handle(POLL, Callback::Poll(Box::new(on_ready)), |raw| {
             // SAFETY: the memory is that of such a handle, and the loop is that of this thread.
@@ -224,7 +225,7 @@ fn guarded(call: impl FnOnce()) {
 }
 
 enum Callback {
-    Poll(Box<dyn Fn(bool)>),
+    Poll(Box<dyn Fn(Readiness)>),
     Wake(Box<dyn Fn()>),
 }
 
@@ -287,8 +288,13 @@ unsafe extern "C" fn on_poll(raw: RawHandle, status: c_int, events: c_int) {
     // SAFETY: `Uv::handle` has set the data, which lives until the handle is closed.
     let data = unsafe { &*data(raw) };
     if let Callback::Poll(on_ready) = &data.callback {
-        // What is wrong with a socket is found out by reading it.
-        guarded(|| on_ready(status != 0 || events & READABLE != 0));
+        let readiness = match events & READABLE {
+            // libuv has stopped watching it. What is wrong with it is found out by reading it.
+            _ if status != 0 => Readiness::Broken,
+            0 => Readiness::Unknown,
+            _ => Readiness::Readable,
+        };
+        guarded(|| on_ready(readiness));
     }
 }
 

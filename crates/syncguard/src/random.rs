@@ -8,7 +8,7 @@ use std::time::Duration;
 use rand::rngs::{SmallRng, SysError, SysRng};
 use rand::{RngExt, SeedableRng, TryRng};
 
-use crate::error::{Error, ErrorKind};
+use crate::text::error::{Error, ErrorKind};
 
 /// 16 random bytes.
 pub(crate) fn bytes() -> Result<[u8; 16], Error> {

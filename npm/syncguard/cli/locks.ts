@@ -1,11 +1,11 @@
 /** Locks as the command line shows them. */
 
 import { parted } from "../native/slots.js";
-import { rawData } from "../lock/diagnostics.js";
-import { TIME_TOLERANCE_MS } from "../lock/defaults.js";
-import type { FencingCapabilities, LockInfo } from "../lock/types.js";
+import { rawData } from "../watching/diagnostics.js";
+import { TIME_TOLERANCE_MS } from "../values/defaults.js";
+import type { FencingCapabilities, LockInfo } from "../values/types.js";
 import type { RawRecord } from "../native/outcome.js";
-import { hashKey } from "../lock/values.js";
+import { hashKey } from "../values/values.js";
 import { formatDuration } from "./duration.js";
 import type { Output } from "./output.js";
 

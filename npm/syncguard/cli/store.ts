@@ -1,8 +1,8 @@
 /** The store that a command works on. */
 
 import { embeddedPath, LOCAL, type StoreKind, storeOfUrl } from "../default/backend.js";
-import { type DirectAccess, directAccess } from "../lock/internals.js";
-import type { SyncGuardBackend } from "../lock/types.js";
+import { type DirectAccess, directAccess } from "../holding/internals.js";
+import type { SyncGuardBackend } from "../values/types.js";
 import { LockError } from "../native/errors.js";
 import { readPositiveDuration } from "./duration.js";
 import { usage } from "./exit.js";

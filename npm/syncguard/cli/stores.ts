@@ -3,7 +3,7 @@
 import type { StoreKind } from "../default/backend.js";
 import { createFirestoreBackend } from "../firestore/backend.js";
 import { connectionOfUrl } from "../firestore/connection.js";
-import type { SyncGuardBackend } from "../lock/types.js";
+import type { SyncGuardBackend } from "../values/types.js";
 import { createPostgresBackend, createPostgresBackendOfUrl } from "../postgres/backend.js";
 import { createRedisBackend } from "../redis/backend.js";
 import { createSqliteBackend, sqlitePathOfUrl } from "../sqlite/backend.js";

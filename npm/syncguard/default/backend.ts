@@ -2,11 +2,11 @@
 
 import { mkdirSync } from "node:fs";
 import { homedir } from "node:os";
-import { isAbsolute, join } from "node:path";
+import { join, posix, win32 } from "node:path";
 import { createFirestoreBackend } from "../firestore/backend.js";
 import { connectionOfUrl } from "../firestore/connection.js";
-import { checkBackend } from "../lock/arguments.js";
-import type { FencingCapabilities, LockBackendLike, SyncGuardBackend } from "../lock/types.js";
+import { checkBackend } from "../values/arguments.js";
+import type { FencingCapabilities, LockBackendLike, SyncGuardBackend } from "../values/types.js";
 import { LockError, type LockErrorCode } from "../native/errors.js";
 import { isRefusedByDeno } from "../native/loader.js";
 import { tellDefault } from "../options/debug.js";
@@ -144,6 +144,7 @@ export function embeddedPath(): string {
     folder = stateFolder(process.env, process.platform, homedir());
     mkdirSync(folder, { recursive: true, mode: 0o700 });
   } catch (error) {
+    if (error instanceof LockError) throw error;
     if (isRefusedByDeno(error)) {
       throw new LockError(
         "AuthFailed",
@@ -160,21 +161,34 @@ export function embeddedPath(): string {
   return join(folder, "locks.db");
 }
 
-/** The folder in which a platform keeps the state of a user's programs. */
+/**
+ * The folder in which a platform keeps the state of a user's programs.
+ *
+ * @throws LockError `InvalidArgument` if it is not known: a relative one would be another in each working directory, so
+ *   that processes do not exclude each other
+ */
 export function stateFolder(
   env: Readonly<Record<string, string | undefined>>,
   platform: string,
   home: string,
 ): string {
   const { XDG_STATE_HOME, LOCALAPPDATA } = env;
+  const isAbsolute = (path: string): boolean =>
+    (platform === "win32" ? win32 : posix).isAbsolute(path);
+  const below = (folder: string, variables: string, ...names: string[]): string => {
+    if (isAbsolute(folder)) return join(folder, ...names, "syncguard");
+    throw invalid(
+      `the default backend has no folder for its file, because ${variables} is no absolute path: set it to one, or SYNCGUARD_URL to the URL of a store`,
+    );
+  };
   if (platform === "win32") {
-    return join(LOCALAPPDATA || join(home, "AppData", "Local"), "syncguard");
+    if (LOCALAPPDATA) return below(LOCALAPPDATA, "LOCALAPPDATA");
+    return below(home, "USERPROFILE", "AppData", "Local");
   }
-  if (platform === "darwin") return join(home, "Library", "Application Support", "syncguard");
+  if (platform === "darwin") return below(home, "HOME", "Library", "Application Support");
   // The XDG specification says to ignore relative paths.
-  const base =
-    XDG_STATE_HOME && isAbsolute(XDG_STATE_HOME) ? XDG_STATE_HOME : join(home, ".local", "state");
-  return join(base, "syncguard");
+  if (XDG_STATE_HOME && isAbsolute(XDG_STATE_HOME)) return below(XDG_STATE_HOME, "XDG_STATE_HOME");
+  return below(home, "HOME", ".local", "state");
 }
 
 function codeOf(error: unknown): LockErrorCode {

@@ -1,11 +1,11 @@
-import { runLeader } from "../lock/lead.js";
+import { runLeader } from "../backend/lead.js";
 import type {
   BackendCapabilities,
   FencingCapabilities,
   Leadership,
   LeadOptions,
   LockBackendLike,
-} from "../lock/types.js";
+} from "../values/types.js";
 import { getDefaultBackend } from "./backend.js";
 
 /** The function of `lead()`. */

@@ -1,5 +1,5 @@
-import { checkBackend } from "../lock/arguments.js";
-import { type Config, runLocked, type Work } from "../lock/lock.js";
+import { checkBackend } from "../values/arguments.js";
+import { type Config, runLocked, type Work } from "../backend/lock.js";
 import type {
   BackendCapabilities,
   Claim,
@@ -12,7 +12,7 @@ import type {
   LocksHandle,
   SlotClaim,
   SlotHandle,
-} from "../lock/types.js";
+} from "../values/types.js";
 import { getDefaultBackend } from "./backend.js";
 
 /**
@@ -31,8 +31,8 @@ import { getDefaultBackend } from "./backend.js";
  * const backend = createRedisBackend("redis://localhost:6379");
  * const total = await lock(
  *   backend,
- *   async ({ fence, signal }) => {
- *     signal.throwIfAborted(); // between two steps: the lock may be lost
+ *   async ({ fence, assertHeld }) => {
+ *     assertHeld(); // directly before each effect: the lock may be lost
  *     console.log("working under fence", fence);
  *     return 42;
  *   },

@@ -1,12 +1,12 @@
-import { checkBackend } from "../lock/arguments.js";
-import { type OnceWork, runOnce } from "../lock/once.js";
+import { checkBackend } from "../values/arguments.js";
+import { type OnceWork, runOnce } from "../backend/once.js";
 import type {
   BackendCapabilities,
   FencingCapabilities,
   LockBackendLike,
   OnceOptions,
   OnceResult,
-} from "../lock/types.js";
+} from "../values/types.js";
 import { getDefaultBackend } from "./backend.js";
 
 /**

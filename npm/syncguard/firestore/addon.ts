@@ -36,16 +36,15 @@ export type FirestoreCall =
   | { rollback: number }
   | FirestoreWarning;
 
-/** The warning that several documents have the same lock id. */
-export type FirestoreWarning = {
-  duplicate: { lockIdHash: string; live: number; expired: number };
-};
+/** That several documents have the same lock id; or that something was refused because the clock is so far ahead. */
+export type FirestoreWarning =
+  { duplicate: { lockIdHash: string; live: number; expired: number } } | { clockAheadMs: number };
 
 export function createFirestoreConnection(settings: FirestoreSettings): FirestoreConnection {
   return callAddon(() => new (addon().FirestoreConnection)(settings));
 }
 
-/** `warn` is called for documents that no correct client writes. */
+/** `warn` is called for documents that no correct client writes, and for refusals because of the clock. */
 export function openFirestore(
   connection: FirestoreConnection,
   locks: FirestoreLockOptions,

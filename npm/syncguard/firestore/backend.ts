@@ -1,6 +1,7 @@
-import { checkDisposal } from "../lock/arguments.js";
-import { createBackend } from "../lock/native-backend.js";
-import type { SyncGuardBackend } from "../lock/types.js";
+import { checkDisposal } from "../values/arguments.js";
+import { ClockSkew } from "../watching/clock-skew.js";
+import { createBackend } from "../backend/native-backend.js";
+import type { SyncGuardBackend } from "../values/types.js";
 import type {
   FirestoreConnection,
   FirestoreLockOptions,
@@ -11,13 +12,14 @@ import { checkKnownOptions } from "../options/known.js";
 import { nodeRoots } from "../options/node-trust.js";
 import { openOn } from "../options/transport.js";
 import {
+  checkBooleans,
   checkServerOptions,
   checkStrings,
   copyGiven,
   withoutNulls,
 } from "../options/validation.js";
 import { createFirestoreConnection, openFirestore, openFirestoreOverClient } from "./addon.js";
-import { driveClient, warnOfDuplicates } from "./client.js";
+import { driveClient, warning } from "./client.js";
 import { readClient } from "./client-settings.js";
 import { readConnection } from "./connection.js";
 import { guarding } from "./guard.js";
@@ -34,6 +36,7 @@ const OPTIONS = Object.keys({
   operationTimeoutMs: true,
   transport: true,
   cleanupInIsLocked: true,
+  ignoreClockSkew: true,
   onReleaseError: true,
   onLost: true,
   disposeTimeoutMs: true,
@@ -71,6 +74,7 @@ export function createFirestoreBackend(
   checkOptions(given);
   checkDisposal(given);
   const locks = copyGiven<FirestoreLockOptions>({}, given, ...LOCK_OPTIONS);
+  const clockSkew = new ClockSkew();
   const { store, transport } = openOn(db, given.transport, {
     ...{ name: "Firestore", isClient, readClient },
     clients: "a client with runTransaction() and collection()",
@@ -79,11 +83,11 @@ export function createFirestoreBackend(
       const settings = withNodeRoots(reading.settings);
       const connection =
         client === undefined ? createFirestoreConnection(settings) : connectionOf(client, settings);
-      return openFirestore(connection, locks, warnOfDuplicates);
+      return openFirestore(connection, locks, warning(clockSkew));
     },
-    drive: (client) => openFirestoreOverClient(driveClient(client), locks),
+    drive: (client) => openFirestoreOverClient(driveClient(client, clockSkew), locks),
   });
-  return createBackend(store, given, transport, guarding(given));
+  return createBackend(store, given, transport, guarding(given), clockSkew);
 }
 
 /** Adds the authorities that Node trusts, if there is TLS. */
@@ -100,6 +104,7 @@ const LOCK_OPTIONS = [
   "collection",
   "fenceCollection",
   "cleanupInIsLocked",
+  "ignoreClockSkew",
   "operationTimeoutMs",
 ] as const;
 
@@ -112,6 +117,9 @@ function isClient(value: unknown): value is FirestoreClient {
 function checkOptions(options: unknown): asserts options is FirestoreBackendOptions {
   checkServerOptions(options);
   checkKnownOptions(options as object, OPTIONS, "Firestore backend option");
-  const { collection, fenceCollection } = options as Partial<Record<string, unknown>>;
+  const { collection, fenceCollection, ignoreClockSkew } = options as Partial<
+    Record<string, unknown>
+  >;
   checkStrings({ collection, fenceCollection });
+  checkBooleans({ ignoreClockSkew });
 }

@@ -1,5 +1,6 @@
 /** The client transport: transactions and reads through a client's own methods. */
 
+import type { ClockSkew } from "../watching/clock-skew.js";
 import type {
   FirestoreCall,
   FirestoreReads,
@@ -10,8 +11,15 @@ import type {
 import type { FirestoreClient } from "./types.js";
 
 type Fields = Record<string, string | number>;
-type Document = { id?: string; ref?: Reference; data: () => Record<string, unknown> | undefined };
-type Query = { get: () => Promise<{ docs: Document[] }>; where: Collection["where"] };
+/** When Firestore read it: mocks need not say. */
+type Timed = { readTime?: { toMillis?: () => unknown } | undefined };
+type Document = Timed & {
+  id?: string;
+  ref?: Reference;
+  data: () => Record<string, unknown> | undefined;
+};
+type Documents = Timed & { docs: Document[] };
+type Query = { get: () => Promise<Documents>; where: Collection["where"] };
 type Reference = { id?: string; get: () => Promise<Document> };
 type Collection = {
   doc: (id: string) => Reference;
@@ -19,7 +27,7 @@ type Collection = {
 };
 type Transaction = {
   get(what: Reference): Promise<Document>;
-  get(what: Query): Promise<{ docs: Document[] }>;
+  get(what: Query): Promise<Documents>;
   getAll?: (...references: Reference[]) => Promise<Document[]>;
   set: (reference: Reference, fields: Fields) => unknown;
   update: (reference: Reference, fields: Fields) => unknown;
@@ -49,7 +57,11 @@ type PendingTransaction = {
 };
 
 /** The function that carries out the core's requests on `client`. */
-export function driveClient(client: FirestoreClient): (call: FirestoreCall) => Promise<unknown> {
+export function driveClient(
+  client: FirestoreClient,
+  clockSkew: ClockSkew,
+): (call: FirestoreCall) => Promise<unknown> {
+  const warn = warning(clockSkew);
   const db = client as unknown as Database;
   const transactions = new Map<number, PendingTransaction>();
 
@@ -59,8 +71,8 @@ export function driveClient(client: FirestoreClient): (call: FirestoreCall) => P
     if (db._clientPool?.terminated === true) throw terminated();
     if ("open" in call) return await open(call.open, call.read, call.limitMs);
     if ("read" in call) return (await readAlone(db, call.read)).answer;
-    if ("duplicate" in call) {
-      await warnOfDuplicates(call);
+    if ("duplicate" in call || "clockAheadMs" in call) {
+      await warn(call);
       return null;
     }
     const number = "commit" in call ? call.commit : call.rollback;
@@ -111,12 +123,18 @@ export function driveClient(client: FirestoreClient): (call: FirestoreCall) => P
   }
 }
 
-/** Prints the core's warning that several documents have the same lock id. */
-export async function warnOfDuplicates({ duplicate }: FirestoreWarning): Promise<void> {
-  const { lockIdHash, live, expired } = duplicate;
-  console.warn(
-    `[SyncGuard] Several lock documents carry one lockId: lockIdHash=${lockIdHash}, live=${live}, expired=${expired}`,
-  );
+/** The function that passes on the core's warnings: it prints those that several documents have the same lock id. */
+export function warning(clockSkew: ClockSkew): (warning: FirestoreWarning) => Promise<void> {
+  return async (warning) => {
+    if ("clockAheadMs" in warning) {
+      clockSkew.refused(warning.clockAheadMs);
+      return;
+    }
+    const { lockIdHash, live, expired } = warning.duplicate;
+    console.warn(
+      `[SyncGuard] Several lock documents carry one lockId: lockIdHash=${lockIdHash}, live=${live}, expired=${expired}`,
+    );
+  };
 }
 
 /** Ends a transaction without writes. */
@@ -170,9 +188,11 @@ async function readWithin(
   transaction: Transaction,
   reads: FirestoreReads,
 ): Promise<Found> {
+  const sentMs = performance.now();
   if (!("documents" in reads)) {
     const found = await Promise.all(queries(db, reads).map((query) => transaction.get(query)));
-    return ofQueries(found, Date.now());
+    const nowMs = Date.now();
+    return ofQueries(found, { nowMs, server: serverTime(found, nowMs, sentMs) });
   }
   const references = reads.documents.map((ref) => reference(db, ref));
   // `getAll` takes one round trip. Several reads would take two, because the first has to start the transaction.
@@ -181,28 +201,50 @@ async function readWithin(
       ? await transaction.getAll(...references)
       : await Promise.all(references.map((ref) => transaction.get(ref)));
   // The time is taken inside the transaction, after its reads.
-  return byName(reads.documents, found, Date.now());
+  const nowMs = Date.now();
+  return byName(reads.documents, found, { nowMs, server: serverTime(found, nowMs, sentMs) });
 }
 
 async function readAlone(db: Database, reads: FirestoreReads): Promise<Found> {
   // Taken before the read: by the time of the answer, a lock that was extended in the meantime would look expired.
   const nowMs = Date.now();
+  const sentMs = performance.now();
   if (!("documents" in reads)) {
-    return ofQueries(await Promise.all(queries(db, reads).map((query) => query.get())), nowMs);
+    const found = await Promise.all(queries(db, reads).map((query) => query.get()));
+    return ofQueries(found, { nowMs, server: serverTime(found, Date.now(), sentMs) });
   }
   const references = reads.documents.map((ref) => reference(db, ref));
-  return byName(reads.documents, await Promise.all(references.map((ref) => ref.get())), nowMs);
+  const found = await Promise.all(references.map((ref) => ref.get()));
+  return byName(reads.documents, found, { nowMs, server: serverTime(found, Date.now(), sentMs) });
 }
 
-function byName(asked: readonly FirestoreRef[], found: Document[], nowMs: number): Found {
+/** By which time to decide, and what the answer has shown of Firestore's clock, if the client says that. */
+type Times = { nowMs: number; server: ServerTime | undefined };
+
+/** The latest time of Firestore's in an answer, what our own clock showed then, and how long the answer took. */
+type ServerTime = { timeMs: number; ownMs: number; waitedMs: number };
+
+function serverTime(
+  found: readonly (Timed | undefined)[],
+  ownMs: number,
+  sentMs: number,
+): ServerTime | undefined {
+  // Measured after our own clock was read: a pause in between makes the difference less certain, not more.
+  const waitedMs = Math.max(0, performance.now() - sentMs);
+  const times = found.map((one) => one?.readTime?.toMillis?.());
+  const timeMs = Math.max(...times.map((ms) => (typeof ms === "number" ? ms : Number.NaN)));
+  return Number.isFinite(timeMs) ? { timeMs, ownMs, waitedMs } : undefined;
+}
+
+function byName(asked: readonly FirestoreRef[], found: Document[], times: Times): Found {
   const documents = asked.map(({ id }, index) => {
     const data = found[index]?.data();
     return data === undefined ? null : { id, fields: plain(data) };
   });
-  return { answer: { nowMs, documents }, refs: new Map() };
+  return { answer: { ...times, documents }, refs: new Map() };
 }
 
-function ofQueries(found: readonly { docs: Document[] }[], nowMs: number): Found {
+function ofQueries(found: readonly Documents[], times: Times): Found {
   const refs: Found["refs"] = new Map();
   const documents = found
     .flatMap(({ docs }) => docs)
@@ -211,7 +253,7 @@ function ofQueries(found: readonly { docs: Document[] }[], nowMs: number): Found
       if (document.ref !== undefined) refs.set(id, document.ref);
       return { id, fields: plain(document.data() ?? {}) };
     });
-  return { answer: { nowMs, documents }, refs };
+  return { answer: { ...times, documents }, refs };
 }
 
 /** The fields that locks use, as JSON values: clients may be configured to give numbers as BigInt. */

@@ -1,17 +1,21 @@
 /** Checks locks in users' own transactions. */
 
-import type { StoreMembersOf } from "../lock/backend.js";
-import { checkNotLost, notFound } from "../lock/guard.js";
-import type { DirectAccess } from "../lock/internals.js";
-import type { Lease } from "../lock/lease.js";
-import type { FirestoreDone, FirestoreGuard } from "../lock/types.js";
+import type { StoreMembersOf } from "../backend/backend.js";
+import { checkNotLost, notFound } from "../holding/guard.js";
+import type { DirectAccess } from "../holding/internals.js";
+import type { Lease } from "../holding/lease.js";
+import type { FirestoreDone, FirestoreGuard } from "./members.js";
 import { addon, callAddon } from "../native/addon.js";
 import type { LockPlace } from "../native/exports.js";
 import { invalid } from "../options/validation.js";
 import { plain } from "./client.js";
 import type { FirestoreBackendOptions } from "./types.js";
 
-type Snapshot = { data: () => Record<string, unknown> | undefined };
+type Snapshot = {
+  data: () => Record<string, unknown> | undefined;
+  /** Firestore's time. */
+  readTime?: { toMillis?: () => unknown } | undefined;
+};
 type Reference = object;
 type Transaction = {
   get: (reference: Reference) => Promise<Snapshot>;
@@ -43,7 +47,7 @@ export function guarding({ collection, fenceCollection }: FirestoreBackendOption
         const place = placeOf(key);
         const mark = opened.document(place.markCollection, place.markId);
         const [stored] = await check(opened, lease, [place], [mark], direct);
-        lease.mayBeDone = true;
+        lease.noteDone();
         const fields = json(stored?.data() ?? {});
         const next = callAddon(() =>
           addon().firestoreDone(fields, key, due, lease.lockId, Date.now()),
@@ -70,11 +74,17 @@ async function check(
 ): Promise<Snapshot[]> {
   checkNotLost(lease);
   const locks = places.map(({ collection, id }) => document(collection, id));
+  const { lockIds } = lease;
   const found = await tx.getAll(...locks, ...others);
-  const nowMs = Date.now();
-  const isHeld = lease.lockId.split(",").every((lockId, number) => {
+  const ownMs = Date.now();
+  const isHeld = lockIds.every((lockId, number) => {
+    // It was released by its id meanwhile.
+    if (!lease.lockIds.includes(lockId)) return true;
     const fields = found[number]?.data();
     if (fields === undefined) return false;
+    // Look-ups may go by either clock, and whoever takes the lock over writes to its document: the earlier time is safe.
+    const readMs = found[number]?.readTime?.toMillis?.();
+    const nowMs = typeof readMs === "number" ? Math.min(readMs, ownMs) : ownMs;
     return callAddon(() => addon().firestoreHolds(json(fields), lockId, nowMs));
   });
   if (!isHeld) throw await notFound(lease, direct);

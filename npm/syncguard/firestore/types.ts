@@ -1,6 +1,6 @@
 /** The public types of the Firestore backend. */
 
-import type { BackendCapabilities, CommonBackendOptions } from "../lock/types.js";
+import type { BackendCapabilities, CommonBackendOptions } from "../values/types.js";
 
 /** Firestore gives fencing tokens; the clock of the client decides. */
 export interface FirestoreCapabilities extends BackendCapabilities {
@@ -54,6 +54,11 @@ export interface FirestoreBackendOptions extends CommonBackendOptions {
    * Milliseconds after which an operation fails, including its retries after conflicts; at most an hour. Default 5000.
    */
   operationTimeoutMs?: number | undefined;
+  /**
+   * Whether locks are granted and extended however far this machine's clock is from Firestore's. Default false: both fail
+   * with `ServiceUnavailable` if they differ by more than 500 ms, because two holders could be the result.
+   */
+  ignoreClockSkew?: boolean | undefined;
   /**
    * How operations get to Firestore.
    *

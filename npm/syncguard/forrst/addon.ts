@@ -1,6 +1,6 @@
 /** The addon's exports for Forrst. Answers are JSON. */
 
-import type { AcquisitionPolicy } from "../lock/defaults.js";
+import type { AcquisitionPolicy } from "../values/defaults.js";
 import { addon as native } from "../native/addon.js";
 import type * as exported from "../native/exports.js";
 

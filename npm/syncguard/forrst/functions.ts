@@ -1,9 +1,9 @@
 /** The extension's system functions. */
 
-import { rawData } from "../lock/diagnostics.js";
-import { directAccess } from "../lock/internals.js";
-import { failureReason } from "../lock/mutation.js";
-import type { BackendCapabilities, SyncGuardBackend } from "../lock/types.js";
+import { rawData } from "../watching/diagnostics.js";
+import { directAccess } from "../holding/internals.js";
+import { failureReason } from "../values/mutation.js";
+import type { BackendCapabilities, SyncGuardBackend } from "../values/types.js";
 import { LockError } from "../native/errors.js";
 import type { ForrstFound } from "../native/exports.js";
 import { readSignal } from "../native/signal.js";

@@ -1,13 +1,13 @@
 /** Serves a request while holding the lock that it asks for. */
 
-import { runInside } from "../lock/chain.js";
+import { runInside } from "../holding/chain.js";
 import { CALLBACK_WAITING } from "../native/wait.js";
-import { acquireUntilHeld } from "../lock/waiting.js";
-import type { LeaseWithHandle } from "../lock/handle.js";
-import { internalsOf } from "../lock/internals.js";
-import { lockHandleMembers } from "../lock/lock.js";
-import { reportReleaseError } from "../lock/reports.js";
-import type { BackendCapabilities, SyncGuardBackend } from "../lock/types.js";
+import { acquireUntilHeld } from "../waiting/waiting.js";
+import type { LeaseWithHandle } from "../holding/handle.js";
+import { internalsOf } from "../holding/internals.js";
+import { lockHandleMembers } from "../backend/lock.js";
+import { reportReleaseError } from "../watching/reports.js";
+import type { BackendCapabilities, SyncGuardBackend } from "../values/types.js";
 import { LockError } from "../native/errors.js";
 import { refuseUnknown } from "../options/names.js";
 import { checkFunction, checkObject, invalid } from "../options/validation.js";
@@ -52,7 +52,7 @@ export function createHandle<C extends BackendCapabilities>(
         signal,
         acquisition: waiting,
         defaults: CALLBACK_WAITING,
-        onReleaseError,
+        terms: { onReleaseError },
         onUnknown: refuseUnknown,
       };
       acquired = await acquireUntilHeld(backend, acquisition);
@@ -70,7 +70,7 @@ export function createHandle<C extends BackendCapabilities>(
         // Without the signal: if it has aborted the work, the lock must still be released.
         return !(await backend.release({ lockId })).ok;
       } catch (error) {
-        reportReleaseError(error, lockId, key, onReleaseError);
+        reportReleaseError(error, { lockId, key }, onReleaseError);
         return false;
       }
     };

@@ -5,7 +5,7 @@ import type {
   FencingCapabilities,
   LockHandleMembers,
   OnReleaseError,
-} from "../lock/types.js";
+} from "../values/types.js";
 
 /** An extension in a request (`options`) or in a response (`data`). */
 export interface ForrstExtension {

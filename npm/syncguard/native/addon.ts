@@ -1,4 +1,9 @@
-/** The native addon, with the types that the build writes into `exports.ts`. */
+/**
+ * The native addon, with the types that the build writes into `exports.ts`.
+ *
+ * This room knows how calls cross to the addon and come back: numbers, texts, errors, signals.
+ * It must not know what a lock is to its users: it converts, and decides nothing.
+ */
 
 import { constants } from "./constants.js";
 import { LockError, type LockErrorCode } from "./errors.js";

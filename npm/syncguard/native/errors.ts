@@ -25,10 +25,21 @@ export type LockErrorCode =
 
 /** What a {@link LockError} is about. It contains raw identifiers, so do not log it as it is. */
 export interface LockErrorContext {
-  /** The lock's key. */
+  /** The lock's key; of several, that of the one that is gone, or else of the first that was not released by its id. */
   key?: string | undefined;
-  /** The lock's id. */
+  /** The lock's id; of several as for the key. */
   lockId?: string | undefined;
+  /**
+   * Of `AcquisitionTimeout`, where the store has said so: milliseconds until the lock that stood in the way ends by itself and somebody
+   * else can have it. Its holder may release it before, or extend it.
+   */
+  retryAfterMs?: number | undefined;
+  /** Of `AcquisitionTimeout`: the label with which somebody has taken that lock. */
+  owner?: string | undefined;
+  /** Of several locks, the keys of all. */
+  keys?: readonly string[] | undefined;
+  /** Of several locks, the ids of all. */
+  lockIds?: readonly string[] | undefined;
   /** The error underneath. */
   cause?: unknown;
 }
@@ -87,15 +98,25 @@ export class LockError extends Error {
 // On the prototype, so that it is there when the stack is captured.
 hide(LockError.prototype, "name", "LockError");
 
-/** Adds the key and the lock id to an error of the addon, which does not have them. Returns the same error. */
-export function addContext(error: unknown, key: string | undefined, lockId?: string): unknown {
+/** Adds the key and the lock id to an error of the addon, which does not have them; of several, all of them. Returns the same error. */
+export function addContext(
+  error: unknown,
+  key: string | undefined,
+  lockId?: string,
+  all?: Pick<LockErrorContext, "keys" | "lockIds">,
+): unknown {
   if (error instanceof LockError) {
-    const context: LockErrorContext = { ...error.context };
+    const context: LockErrorContext = { ...all, ...error.context };
     if (typeof key === "string") context.key ??= key;
     if (typeof lockId === "string") context.lockId ??= lockId;
     setContext(error, context);
   }
   return error;
+}
+
+/** An `InvalidArgument` error. */
+export function invalid(message: string): LockError {
+  return new LockError("InvalidArgument", message);
 }
 
 function setContext(error: LockError, context?: LockErrorContext): void {

@@ -52,6 +52,13 @@ export declare class Completions {
   answer(question: number, json: string): void;
   /** Brings what a client's promise was rejected with to the operation that asked. */
   reject(question: number, name: string, code: string | undefined | null, message: string): void;
+  /**
+   * A function that tells why the lock of that number is lost, if it is at this moment, whether or not JavaScript has been told: JSON
+   * with which of several it is, or null, then the code, the message, and those of the causes. Nothing is asked of the store.
+   */
+  look(): (arg0: number) => string | null;
+  /** JavaScript has been told that the lock of that number is lost. */
+  removeHolder(number: number): void;
   /** Sends no more heartbeats for a lock: it ends by itself, and nobody is told of it. */
   forgetHolder(number: number): void;
 }
@@ -100,6 +107,7 @@ export interface FirestoreLockOptions {
   collection?: string;
   fenceCollection?: string;
   cleanupInIsLocked?: boolean;
+  ignoreClockSkew?: boolean;
   operationTimeoutMs?: number;
 }
 
@@ -210,10 +218,14 @@ export declare class NativeBackend {
   #native;
 
   /**
-   * What checks that the locks are held whose ids are given, with commas between; of one, on `key`, it may store that something
-   * is done for the period `due`.
+   * What checks that the locks are held whose ids are given; of one, on `key`, it may store that something is done for the period
+   * `due`.
    */
-  check(ids: string, key?: string | undefined | null, due?: string | undefined | null): LockCheck;
+  check(
+    ids: Array<string>,
+    key?: string | undefined | null,
+    due?: string | undefined | null,
+  ): LockCheck;
   /** A backend on `connection`. */
   static postgres(
     completions: Completions,
@@ -271,9 +283,8 @@ export declare class NativeBackend {
   refuseWaiters(): void;
   /**
    * A function for the reason of [`acquire`](Self::acquire). Its arguments are the operation's number,
-   * whether it can be cancelled, the lock ids with commas between, for how many milliseconds the locks can last (so long a
-   * release that has failed goes on in the background), and the key, for those of this process who wait for it; of several
-   * locks, their keys as they were granted.
+   * whether it can be cancelled, the lock id, for how many milliseconds the lock can last (so long a release that has failed goes
+   * on in the background), and the key as it was granted, for those of this process who wait for it.
    */
   release(): (
     arg0: number,
@@ -281,8 +292,19 @@ export declare class NativeBackend {
     arg2: string,
     arg3?: number | undefined | null,
     arg4?: string | undefined | null,
-    arg5?: Array<string> | undefined | null,
   ) => void;
+  /** Releases locks: several, or such as are to be held for longer. */
+  releaseSet(
+    operation: number,
+    cancellable: boolean,
+    ids: Array<string>,
+    how: ReleaseSettings,
+  ): void;
+  /**
+   * Sends no more heartbeats for these locks, which somebody releases through another backend. Others that were granted together
+   * with them go on.
+   */
+  stopHeartbeats(ids: Array<string>): void;
   /**
    * Releases the lock on `key`, and stores in the same step that something is done for a period. `lasts_ms` is as for a
    * release.
@@ -300,7 +322,7 @@ export declare class NativeBackend {
    * that is empty.
    */
   mark(operation: number, cancellable: boolean, key: string, due?: string | undefined | null): void;
-  extend(operation: number, cancellable: boolean, ids: string, ttlMs: number): void;
+  extend(operation: number, cancellable: boolean, ids: Array<string>, ttlMs: number): void;
   isLocked(operation: number, cancellable: boolean, key: string): void;
   lookupByKey(operation: number, cancellable: boolean, key: string): void;
   lookupByLockId(operation: number, cancellable: boolean, lockId: string): void;
@@ -464,6 +486,16 @@ export interface RedisSettings {
   operationTimeoutMs?: number;
 }
 
+/** How locks are released. */
+export interface ReleaseSettings {
+  /** For how many milliseconds they can last: so long a release that has failed goes on in the background. */
+  lastsMs?: number;
+  /** For how many milliseconds they are to be held still: a release that is sent before that lets them end then. */
+  holdMs?: number;
+  /** Their keys, as they were granted, as far as some of this process wait for them. */
+  keys: Array<string>;
+}
+
 /** How long and how often to try. Times in milliseconds. */
 export interface RetryPolicy {
   maxRetries: number;
@@ -483,8 +515,7 @@ export interface Roots {
 
 /** A script, and the locks that must be held. */
 export interface ScriptSettings {
-  /** The lock ids with commas between. */
-  ids: string;
+  lockIds: Array<string>;
   /** The key of each, as it was granted. */
   locks: Array<string>;
   script: string;
@@ -558,6 +589,9 @@ export interface TlsSettings {
 
 /** Reads it in the SQLSTATE and the message of the error; nothing if that is about something else. */
 export declare function checkFailure(state: string, message: string): CheckFailure | null;
+
+/** What else is to be run in the transaction after a guard that gave this answer, if anything. */
+export declare function checkFurther(answer: string): string | null;
 
 export declare function constants(): Constants;
 

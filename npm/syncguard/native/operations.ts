@@ -14,6 +14,8 @@ import {
   type Absence,
   type Acquired,
   type AcquiredLock,
+  type Busy,
+  type StoredLabels,
   type WaitStats,
   Failure,
   type MissingLock,
@@ -23,6 +25,7 @@ import {
 } from "./outcome.js";
 import { onAbort } from "./signal.js";
 import { ShortLivedMap } from "./short-lived-map.js";
+import { memberOf, messageOf } from "./thrown.js";
 
 /** Numbers of one completion: operation, tag, six values. `completion.rs` writes them. */
 const WIDTH = constants.completionWidth;
@@ -56,109 +59,52 @@ export function ownCompletions(): Completions {
   if (completions === undefined) {
     completions = new (addon().Completions)(onReady);
     drain = completions.drain();
+    look = completions.look();
   }
   return completions;
 }
 
 let drain: ReturnType<Completions["drain"]>;
+let look: ReturnType<Completions["look"]>;
+
+/** Completions that have come together. */
+class Batch {
+  private from = 0;
+
+  constructor(
+    readonly source: Completions,
+    private readonly texts: string,
+  ) {}
+
+  /** The next text, which is so long. */
+  text(length: number): string {
+    const { from } = this;
+    this.from = from + length;
+    return this.texts.slice(from, this.from);
+  }
+}
+
+/** A number of the completion at that place, after its operation and its tag. */
+function value(at: number, place: number): number {
+  return numbers[at + 2 + place] as number;
+}
 
 function onReady(): void {
   const source = completions;
   if (source === undefined) return;
   let count: number;
   do {
-    const texts = drain(numbers);
+    const batch = new Batch(source, drain(numbers));
     count = numbers[0] as number;
-    let from = 0;
     for (let at = 1; at < 1 + count * WIDTH; at += WIDTH) {
       const operation = numbers[at] as number;
-      const first = numbers[at + 2] as number;
-      let result: Result;
-      switch (numbers[at + 1] as Tag) {
-        case Tag.Ask: {
-          const question = texts.slice(from, (from += numbers[at + 3] as number));
-          ask(source, operation, first, question);
-          continue;
-        }
-        case Tag.Held:
-          holders.get(operation)?.held(first);
-          continue;
-        case Tag.Lost: {
-          const failure = readFailure(texts.slice(from, (from += first)));
-          const which = numbers[at + 3] as number;
-          holders.get(operation)?.lost(failure, Number.isNaN(which) ? undefined : which);
-          continue;
-        }
-        case Tag.Acquired:
-          result = {
-            lockId: texts.slice(from, (from += LOCK_ID)),
-            fence: texts.slice(from, (from += FENCE)),
-            expiresAtMs: first,
-            fenceNearLimit: numbers[at + 3] === 1,
-          };
-          if (numbers[at + 5] !== 0) result.waitStats = waitStatsAt(at);
-          if (numbers[at + 8] !== 0) result.slot = numbers[at + 8] as number;
-          break;
-        case Tag.AcquiredAll: {
-          const json = texts.slice(from, (from += numbers[at + 3] as number));
-          const locks = JSON.parse(json) as (AcquiredLock & { fenceNearLimit: boolean })[];
-          result = {
-            lockId: locks.map((lock) => lock.lockId).join(),
-            fence: locks[0]?.fence ?? "",
-            expiresAtMs: first,
-            fenceNearLimit: locks.some((lock) => lock.fenceNearLimit),
-            locks,
-          };
-          if (numbers[at + 5] !== 0) result.waitStats = waitStatsAt(at);
-          break;
-        }
-        case Tag.Locked: {
-          const key = texts.slice(from, (from += numbers[at + 3] as number));
-          result = key === "" ? LOCKED : { lockedKey: key };
-          break;
-        }
-        case Tag.Nothing:
-          result = null;
-          break;
-        case Tag.Done:
-        case Tag.Yes:
-          result = true;
-          break;
-        case Tag.No:
-          result = false;
-          break;
-        case Tag.Released:
-          result = JSON.parse(texts.slice(from, (from += first))) as boolean[];
-          break;
-        case Tag.Extended:
-          result = first;
-          break;
-        case Tag.Expired:
-          result = first === 0 ? "expired" : { absence: "expired", lock: first };
-          break;
-        case Tag.NotFound:
-          result = first === 0 ? "not-found" : { absence: "not-found", lock: first };
-          break;
-        case Tag.Found: {
-          result = {
-            lockId: texts.slice(from, (from += LOCK_ID)),
-            fence: texts.slice(from, (from += FENCE)),
-            key: texts.slice(from, (from += numbers[at + 5] as number)),
-            expiresAtMs: first,
-            acquiredAtMs: numbers[at + 3] as number,
-            readAtMs: numbers[at + 4] as number,
-          };
-          const labels = texts.slice(from, (from += numbers[at + 6] as number));
-          if (labels !== "") Object.assign(result, JSON.parse(labels));
-          break;
-        }
-        case Tag.Text:
-          result = { text: texts.slice(from, (from += first)) };
-          break;
-        case Tag.Failed:
-          result = readFailure(texts.slice(from, (from += first)), waitStatsAt(at));
-          break;
+      const tag = numbers[at + 1] as Tag;
+      const read = RESULTS[tag];
+      if (read === undefined) {
+        MESSAGES[tag]?.(operation, at, batch);
+        continue;
       }
+      const result = read(at, batch);
       const resolve = waiting[operation];
       free.push(operation);
       resolve?.(result);
@@ -166,11 +112,100 @@ function onReady(): void {
   } while (count === (numbers.length - 1) / WIDTH);
 }
 
-const LOCKED: Locked = { lockedKey: undefined };
+/** What ends no operation: a question to a client, or news of a lock that extends itself. */
+const MESSAGES: Readonly<Partial<Record<Tag, (number: number, at: number, batch: Batch) => void>>> =
+  {
+    [Tag.Ask]: (question, at, batch) =>
+      ask(batch.source, question, value(at, 0), batch.text(value(at, 1))),
+    [Tag.Held]: (holder, at) => holders.get(holder)?.held(value(at, 0)),
+    [Tag.Lost]: (holder, at, batch) => {
+      const failure = readFailure(batch.text(value(at, 0)));
+      const place = value(at, 1);
+      holders.get(holder)?.lost(failure, Number.isNaN(place) ? undefined : place);
+      batch.source.removeHolder(holder);
+    },
+  };
+
+/** How the result of each kind is read. */
+const RESULTS: Readonly<Partial<Record<Tag, (at: number, batch: Batch) => Result>>> = {
+  [Tag.Acquired]: readAcquired,
+  [Tag.AcquiredAll]: readAcquiredAll,
+  [Tag.Locked]: readLocked,
+  [Tag.Nothing]: () => null,
+  [Tag.Done]: () => true,
+  [Tag.Yes]: () => true,
+  [Tag.No]: () => false,
+  [Tag.Released]: (at, batch) => JSON.parse(batch.text(value(at, 0))) as boolean[],
+  [Tag.Extended]: (at) => value(at, 0),
+  [Tag.Expired]: (at) => absence("expired", value(at, 0)),
+  [Tag.NotFound]: (at) => absence("not-found", value(at, 0)),
+  [Tag.Found]: readFound,
+  [Tag.Text]: (at, batch) => ({ text: batch.text(value(at, 0)) }),
+  [Tag.Failed]: (at, batch) => readFailure(batch.text(value(at, 0)), waitStatsAt(at)),
+};
+
+function readAcquired(at: number, batch: Batch): Acquired {
+  const acquired: Acquired = {
+    lockId: batch.text(LOCK_ID),
+    fence: batch.text(FENCE),
+    expiresAtMs: value(at, 0),
+    fenceNearLimit: value(at, 1) === 1,
+  };
+  if (value(at, 3) !== 0) acquired.waitStats = waitStatsAt(at);
+  if (value(at, 6) !== 0) acquired.slot = value(at, 6);
+  return acquired;
+}
+
+function readAcquiredAll(at: number, batch: Batch): Acquired {
+  const json = batch.text(value(at, 1));
+  const locks = JSON.parse(json) as (AcquiredLock & { fenceNearLimit: boolean })[];
+  const acquired: Acquired = {
+    lockId: locks[0]?.lockId ?? "",
+    fence: locks[0]?.fence ?? "",
+    expiresAtMs: value(at, 0),
+    fenceNearLimit: locks.some((lock) => lock.fenceNearLimit),
+    locks,
+  };
+  if (value(at, 3) !== 0) acquired.waitStats = waitStatsAt(at);
+  return acquired;
+}
+
+function readLocked(at: number, batch: Batch): Locked {
+  const retryAfterMs = value(at, 0);
+  const key = batch.text(value(at, 1));
+  const locked: Locked = { lockedKey: key === "" ? undefined : key };
+  const labels = batch.text(value(at, 2));
+  const busy: Busy = labels === "" ? {} : (JSON.parse(labels) as StoredLabels);
+  if (!Number.isNaN(retryAfterMs)) busy.retryAfterMs = retryAfterMs;
+  if (!Number.isNaN(retryAfterMs) || labels !== "") locked.busy = busy;
+  return locked;
+}
+
+function readFound(at: number, batch: Batch): RawRecord {
+  const record: RawRecord = {
+    lockId: batch.text(LOCK_ID),
+    fence: batch.text(FENCE),
+    key: batch.text(value(at, 3)),
+    expiresAtMs: value(at, 0),
+    acquiredAtMs: value(at, 1),
+    readAtMs: value(at, 2),
+  };
+  const labels = batch.text(value(at, 4));
+  if (labels !== "") Object.assign(record, JSON.parse(labels));
+  return record;
+}
+
+/** Of several locks, which one is absent. */
+function absence(why: Absence, lock: number): Absence | MissingLock {
+  return lock === 0 ? why : { absence: why, lock };
+}
 
 function readFailure(json: string, waitStats?: WaitStats): Failure {
-  const [code, message, ...causes] = JSON.parse(json) as [LockErrorCode, string];
-  return new Failure(code, message, causes, waitStats);
+  const [code, message, busy, ...causes] = JSON.parse(json) as [
+    ...[LockErrorCode, string, Busy | null],
+    ...string[],
+  ];
+  return new Failure(code, message, causes, waitStats, busy ?? undefined);
 }
 
 /** What the waiting took that has come to the completion at that place. */
@@ -206,6 +241,21 @@ export function addHolder(holder: Holder): number {
 
 export function removeHolder(number: number): void {
   holders.delete(number);
+}
+
+/** Why the lock of a holder is lost, if it is at this moment, whether or not the holder has been told; and which it is of several. */
+export function lossOf(
+  number: number,
+): { failure: Failure; which: number | undefined } | undefined {
+  const json = look(number);
+  if (json === null) return undefined;
+  const [which, code, message, ...causes] = JSON.parse(json) as [
+    number | null,
+    LockErrorCode,
+    string,
+    ...string[],
+  ];
+  return { failure: new Failure(code, message, causes), which: which ?? undefined };
 }
 
 /** Ends the heartbeats of a lock that nobody will release. */
@@ -246,24 +296,33 @@ function ask(source: Completions, question: number, client: number, json: string
     return await target(JSON.parse(json) as never);
   };
   answer()
-    .then((value) => source.answer(question, JSON.stringify(value ?? null)))
+    .then((value) => source.answer(question, asJson(value ?? null)))
+    // Whatever it is: nothing may be thrown here, where it would end the process.
     .catch((error: unknown) => {
-      const { code, message } = (error ?? {}) as Record<string, unknown>;
+      const code = memberOf(error, "code");
       source.reject(
         question,
         nameOf(error),
         // gRPC's are numbers.
         typeof code === "string" || typeof code === "number" ? String(code) : undefined,
-        typeof message === "string" ? message : String(error),
+        messageOf(error),
       );
     });
 }
 
+/** What a client has answered. No server answers with what JSON has not. */
+function asJson(value: unknown): string {
+  const json = JSON.stringify(value) as string | undefined;
+  if (json === undefined) throw new TypeError(`the client has answered with a ${typeof value}`);
+  return json;
+}
+
 /** What an error calls itself, or what its class is called, where the class gives its errors no name. */
 function nameOf(error: unknown): string {
-  const { name, constructor } = (error ?? {}) as Partial<Error>;
+  const name = memberOf(error, "name");
   if (typeof name !== "string") return "";
-  return name === "Error" && typeof constructor === "function" ? constructor.name : name;
+  const ofClass = name === "Error" ? memberOf(memberOf(error, "constructor"), "name") : undefined;
+  return typeof ofClass === "string" ? ofClass : name;
 }
 
 /** Hands an operation with that number over. */

@@ -3,7 +3,7 @@
 import { LockError, type LockErrorCode } from "./errors.js";
 
 export type Acquired = {
-  /** Of several locks, their lock ids with commas between. */
+  /** Of several locks, that of the first. */
   lockId: string;
   /** Of several locks, that of the first. */
   fence: string;
@@ -25,7 +25,16 @@ export type AcquiredLock = {
 };
 
 /** Somebody holds the lock; of several claims, the one on this key. */
-export type Locked = { lockedKey: string | undefined };
+export type Locked = {
+  lockedKey: string | undefined;
+  busy?: Busy | undefined;
+};
+
+/** What a store has said of a lock that stood in the way. */
+export type Busy = StoredLabels & {
+  /** When it ends by itself and somebody else can have it, in milliseconds from then on. */
+  retryAfterMs?: number;
+};
 
 /** What waiting for a lock took. */
 export type WaitStats = {
@@ -69,6 +78,8 @@ export class Failure {
     readonly message: string,
     readonly causes: readonly string[],
     readonly waitStats?: WaitStats,
+    /** What it says of the lock that stood in the way. */
+    readonly busy?: Busy,
   ) {}
 
   toError(): LockError {
@@ -78,7 +89,12 @@ export class Failure {
       // What happened there has no JavaScript stack.
       cause.stack = `${cause.name}: ${cause.message}`;
     }
-    return new LockError(this.code, this.message, cause && { cause });
+    const context = { ...this.busy, ...(cause && { cause }) };
+    return new LockError(
+      this.code,
+      this.message,
+      Object.keys(context).length === 0 ? undefined : context,
+    );
   }
 }
 

@@ -1,5 +1,6 @@
 /** Signals: which objects are accepted as one, and how to listen for an abort. */
 
+import { getEventListeners } from "node:events";
 import { LockError } from "./errors.js";
 
 /**
@@ -24,6 +25,64 @@ export function readSignal(
     throw new LockError("InvalidArgument", `${name} must be an AbortSignal`);
   }
   return signal;
+}
+
+/**
+ * Makes the signal tell the truth at the moment at which it is asked: `look` may abort it then. Without that, it would tell what was
+ * known when the event loop turned last.
+ */
+export function lookFirst(signal: AbortSignal, look: () => void): AbortSignal {
+  const prototype = Object.getPrototypeOf(signal) as AbortSignal;
+  const shown = (name: "aborted" | "reason"): PropertyDescriptor => ({
+    get: () => {
+      look();
+      return Reflect.get(prototype, name, signal) as unknown;
+    },
+    configurable: true,
+  });
+  return Object.defineProperties(signal, {
+    aborted: shown("aborted"),
+    reason: shown("reason"),
+    throwIfAborted: {
+      value: () => {
+        look();
+        prototype.throwIfAborted.call(signal);
+      },
+      configurable: true,
+      writable: true,
+    },
+  });
+}
+
+/**
+ * A signal that is aborted with either, for its reason. Asked, it asks both, which may {@link lookFirst}. `stop` removes the listener from the first, which may
+ * live on for long.
+ */
+export function either(
+  first: AbortSignal,
+  second: AbortSignal,
+): { signal: AbortSignal; stop: (() => void) | undefined } {
+  const controller = new AbortController();
+  const join = (source: AbortSignal): (() => void) | undefined => {
+    const abort = (): void => controller.abort(source.reason);
+    if (!source.aborted) return onAbort(source, abort);
+    abort();
+    return undefined;
+  };
+  const stop = join(first);
+  join(second);
+  const look = (): boolean => second.aborted || first.aborted;
+  return { signal: lookFirst(controller.signal, look), stop };
+}
+
+/** Whether somebody waits for its abort. */
+export function isListenedTo(signal: AbortSignal): boolean {
+  try {
+    return signal.onabort !== null || getEventListeners(signal, "abort").length > 0;
+  } catch {
+    // Not every runtime can tell.
+    return true;
+  }
 }
 
 /** The callbacks that wait for the abort of a signal, and the one listener that calls them. */

@@ -9,6 +9,7 @@ import type {
   HoldSettings,
   LockCheck,
   NativeBackend,
+  ReleaseSettings,
   ScriptSettings,
 } from "./exports.js";
 import { ownCompletions, run } from "./operations.js";
@@ -67,20 +68,32 @@ export class AddonStore {
   }
 
   /**
-   * `lastsMs` is how long the lock can last: a release that fails goes on in the background for so long. Those of this process
-   * who wait for `key`, or one of `keys`, hear of the release. Several lock ids have commas between; then it is told of each
-   * whether it was released.
+   * `lastsMs` is how long the locks can last: a release that fails goes on in the background for so long. Those of this process
+   * who wait for one of `keys` hear of the release. With `holdMs`, the locks are held for so long still, and end then. Of
+   * several it is told of each whether it was released.
    */
   release(
-    lockId: string,
+    lockIds: readonly string[],
     signal?: AbortSignal,
     lastsMs?: number,
-    key?: string,
-    keys?: string[],
+    keys: readonly string[] = [],
+    holdMs?: number,
   ): Promise<true | readonly boolean[] | Absence | Failure> {
-    return run<true | readonly boolean[] | Absence>(signal, (operation, cancellable) =>
-      this.handRelease(operation, cancellable, lockId, lastsMs, key, keys),
-    );
+    return run<true | readonly boolean[] | Absence>(signal, (operation, cancellable) => {
+      if (lockIds.length === 1 && holdMs === undefined) {
+        this.handRelease(operation, cancellable, lockIds[0] as string, lastsMs, keys[0]);
+        return;
+      }
+      const how: ReleaseSettings = { keys: [...keys] };
+      if (lastsMs !== undefined) how.lastsMs = lastsMs;
+      if (holdMs !== undefined) how.holdMs = holdMs;
+      this.handle.releaseSet(operation, cancellable, [...lockIds], how);
+    });
+  }
+
+  /** Sends no more heartbeats for these locks, which are released through another backend. */
+  stopHeartbeats(lockIds: readonly string[]): void {
+    this.handle.stopHeartbeats([...lockIds]);
   }
 
   /** Releases the lock on `key`, and stores in the same step that something is done for the period `due`. */
@@ -102,14 +115,14 @@ export class AddonStore {
     );
   }
 
-  /** When it ends now, in milliseconds since the Unix epoch. Of several lock ids, with commas between, all or none are extended. */
+  /** When they end now, in milliseconds since the Unix epoch. All or none are extended. */
   extend(
-    lockId: string,
+    lockIds: readonly string[],
     ttlMs: number,
     signal?: AbortSignal,
   ): Promise<number | Absence | MissingLock | Failure> {
     return run<number | Absence | MissingLock>(signal, (operation, cancellable) =>
-      this.handle.extend(operation, cancellable, lockId, ttlMs),
+      this.handle.extend(operation, cancellable, [...lockIds], ttlMs),
     );
   }
 
@@ -151,8 +164,8 @@ export class AddonStore {
    * The statement that checks in a transaction of the user's own that the locks are held; PostgreSQL only. Of one, on `key`, it may
    * store that something is done for the period `due`.
    */
-  check(lockId: string, key?: string, due?: string): LockCheck {
-    return callAddon(() => this.handle.check(lockId, key, due));
+  check(lockIds: readonly string[], key?: string, due?: string): LockCheck {
+    return callAddon(() => this.handle.check([...lockIds], key, due));
   }
 
   /** Makes what is missing of the tables; PostgreSQL only. */

@@ -1,16 +1,16 @@
 /** How one lock is waited for. */
 
 import { constants } from "./constants.js";
-import { invalid } from "../options/validation.js";
+import { invalid } from "./errors.js";
 import type { RetryPolicy } from "./exports.js";
 
 /** In the order in which the addon numbers them. */
 const BACKOFFS: readonly string[] = ["exponential", "fixed"];
 const JITTERS: readonly string[] = ["equal", "full", "none"];
-const WAITS: readonly string[] = ["notify", "poll"];
+const WAITS: readonly string[] = ["notify", "poll", "notify-only"];
 
 /** What ends a wait between two attempts: the store, which tells of a release, or the next retry's time alone. */
-export type WaitFor = "notify" | "poll";
+export type WaitFor = "notify" | "poll" | "notify-only";
 
 type RetryOptions = RetryPolicy & { maxRetryDelayMs: number; wait?: WaitFor };
 
@@ -117,7 +117,8 @@ function check(given: RetryOptions): void {
   if (typeof jitter !== "string") throw invalid("jitter must be a string");
   if (!BACKOFFS.includes(backoff)) throw invalid('backoff must be "exponential" or "fixed"');
   if (!JITTERS.includes(jitter)) throw invalid('jitter must be "equal", "full" or "none"');
-  if (wait !== undefined && !WAITS.includes(wait)) throw invalid('wait must be "notify" or "poll"');
+  if (wait !== undefined && !WAITS.includes(wait))
+    throw invalid('wait must be "notify", "notify-only" or "poll"');
   if (!(maxRetries >= 0 && (maxRetries === Infinity || Number.isInteger(maxRetries)))) {
     throw invalid("maxRetries must be a non-negative integer");
   }

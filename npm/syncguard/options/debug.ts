@@ -1,7 +1,7 @@
 /** What `NODE_DEBUG=syncguard` prints on stderr: which way a backend has to its server, and why. Names of settings, no values. */
 
 import { debuglog } from "node:util";
-import type { BackendTransport } from "../lock/types.js";
+import type { BackendTransport } from "./backend-transport.js";
 
 const log = debuglog("syncguard");
 

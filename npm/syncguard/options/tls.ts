@@ -1,5 +1,6 @@
 /** Converts Node's TLS settings to those of the addon. */
 
+import { types } from "node:util";
 import type { TlsSettings } from "../native/exports.js";
 import { nodeRoots, nodeVerifies } from "./node-trust.js";
 
@@ -70,7 +71,8 @@ const ADDRESS: ReadonlySet<string> = new Set(["host", "port", "family"]);
 /** One PEM text from a value that Node accepts: a text, bytes, or a list of them. */
 function readPem(value: unknown): string | undefined {
   if (typeof value === "string") return value;
-  if (value instanceof Uint8Array) return Buffer.from(value).toString();
+  // Also one of another realm.
+  if (types.isUint8Array(value)) return Buffer.from(value).toString();
   if (!Array.isArray(value)) return undefined;
   const parts = value.map(readPem);
   return parts.every((part) => part !== undefined) ? parts.join("\n") : undefined;

@@ -1,6 +1,6 @@
 /** How a backend on a server gets its store: over a connection of its own, or through the client that it was given. */
 
-import type { BackendTransport } from "../lock/types.js";
+import type { BackendTransport } from "./backend-transport.js";
 import type { Store } from "../native/store.js";
 import { tellTransport } from "./debug.js";
 import { invalid } from "./validation.js";

@@ -1,12 +1,16 @@
-/** Checks of arguments and options, for code that runs before the core sees them. */
+/**
+ * Checks of arguments and options, for code that runs before the core sees them.
+ *
+ * This room knows how options are read and refused, and how settings are read from users' clients, whatever the store.
+ * It must not know locks, or which options a store has.
+ */
 
-import { LONGEST_TIMER_MS } from "../lock/timers.js";
-import { LockError } from "../native/errors.js";
+import { invalid, type LockError } from "../native/errors.js";
 
-/** An `InvalidArgument` error. */
-export function invalid(message: string): LockError {
-  return new LockError("InvalidArgument", message);
-}
+export { invalid };
+
+/** The longest wait that setTimeout supports: it does not wait at all for longer ones. */
+export const LONGEST_TIMER_MS = 2 ** 31 - 1;
 
 /** Refuses anything but a function. */
 export function checkFunction(value: unknown, name: string): void {

@@ -1,15 +1,15 @@
 import { type MeterProvider, metrics, trace, type TracerProvider } from "@opentelemetry/api";
-import { checkBackend } from "../lock/arguments.js";
-import type { Stream } from "../lock/events.js";
-import { internalsOf } from "../lock/internals.js";
-import { callQuietly } from "../lock/reports.js";
-import { observeBackend } from "../lock/telemetry.js";
+import { checkBackend } from "../values/arguments.js";
+import type { Stream } from "../watching/events.js";
+import { internalsOf } from "../holding/internals.js";
+import { callQuietly } from "../watching/reports.js";
+import { observeBackend } from "../backend/telemetry.js";
 import type {
   BackendCapabilities,
   LockBackend,
   LockBackendLike,
   SyncGuardBackend,
-} from "../lock/types.js";
+} from "../values/types.js";
 import { optionNames, refuseUnknown } from "../options/names.js";
 import { checkBooleans, checkObject, invalid, withoutNulls } from "../options/validation.js";
 import { constants } from "../native/constants.js";
@@ -90,8 +90,9 @@ export function instrument<C extends BackendCapabilities>(
   }
 
   const name = nameOf(backend);
-  const grants = internalsOf(backend)?.grants;
-  const measured = createMetrics(meterProvider ?? metrics.getMeterProvider(), name, grants);
+  const { grants, clockSkew } = internalsOf(backend) ?? {};
+  const provider = meterProvider ?? metrics.getMeterProvider();
+  const measured = createMetrics(provider, name, grants, clockSkew);
   const tracer = (tracerProvider ?? trace.getTracerProvider()).getTracer(SCOPE, constants.version);
   const spans = { tracer, backend: name, keyHashes: keyHashes === true };
   const span = createSpans(spans);

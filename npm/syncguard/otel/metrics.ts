@@ -1,6 +1,7 @@
 import type { Histogram, Meter, MeterProvider } from "@opentelemetry/api";
-import type { Grants } from "../lock/grants.js";
-import type { Observation, Stream } from "../lock/events.js";
+import type { ClockSkew } from "../watching/clock-skew.js";
+import type { Grants } from "../holding/grants.js";
+import type { Observation, Stream } from "../watching/events.js";
 import { constants } from "../native/constants.js";
 import { attributesOf, attributesOfBackend, operationOf } from "./outcome.js";
 
@@ -54,7 +55,7 @@ function countSlots(meter: Meter, backends: Counted): void {
   const told = new Set<string>();
   meter.createObservableUpDownCounter("syncguard.slots", options).addCallback((result) => {
     for (const [name, those] of backends) {
-      const locks = [...those].flatMap((one) => one.held()).flatMap((lease) => lease.locks ?? []);
+      const locks = [...those].flatMap((one) => one.held()).flatMap((lease) => lease.left ?? []);
       const count = locks.filter(({ slot }) => slot !== null).length;
       if (count > 0) told.add(name);
       // Who uses none is not told of any; who has used one is told of 0.
@@ -63,15 +64,30 @@ function countSlots(meter: Meter, backends: Counted): void {
   });
 }
 
+/** Counts what a store refuses because of this machine's clock, until the function that is returned is called. */
+function countRefusals(
+  meter: Meter,
+  backend: string,
+  clockSkew: Pick<ClockSkew, "listen">,
+): () => void {
+  const counter = meter.createCounter("syncguard.clock.refusals", {
+    description: "Acquisitions and extensions refused because this machine's clock is wrong",
+    unit: "{refusal}",
+  });
+  return clockSkew.listen(() => counter.add(1, attributesOfBackend(backend)));
+}
+
 /**
  * The metrics of one backend.
  *
  * @param grants - the locks that it holds; `undefined` if they are not known
+ * @param clockSkew - hears of what is refused because of the clock, on stores where that can be
  */
 export function createMetrics(
   provider: MeterProvider,
   backend: string,
   grants: Pick<Grants, "held"> | undefined,
+  clockSkew: Pick<ClockSkew, "listen"> | undefined,
 ): { tell: Stream["tell"]; stop: () => void } {
   const meter = provider.getMeter(SCOPE, constants.version);
   const duration = (name: string, description: string, boundaries: number[]): Histogram =>
@@ -133,7 +149,11 @@ export function createMetrics(
         break;
     }
   };
-  const stop =
-    grants === undefined ? () => undefined : countLocks(provider, meter, backend, grants);
+  const stopLocks = grants && countLocks(provider, meter, backend, grants);
+  const stopRefusals = clockSkew && countRefusals(meter, backend, clockSkew);
+  const stop = (): void => {
+    stopLocks?.();
+    stopRefusals?.();
+  };
   return { tell, stop };
 }

@@ -1,5 +1,5 @@
 import type { Attributes } from "@opentelemetry/api";
-import type { Observation } from "../lock/events.js";
+import type { Observation } from "../watching/events.js";
 import { LockError } from "../native/errors.js";
 
 /** What OpenTelemetry's conventions call the stores. */

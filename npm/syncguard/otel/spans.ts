@@ -7,9 +7,9 @@ import {
   trace,
   type Tracer,
 } from "@opentelemetry/api";
-import type { Observation, Stream, Subject } from "../lock/events.js";
-import { callQuietly } from "../lock/reports.js";
-import { hashKey } from "../lock/values.js";
+import type { Observation, Stream, Subject } from "../watching/events.js";
+import { callQuietly } from "../watching/reports.js";
+import { hashKey } from "../values/values.js";
 import type { LockError } from "../native/errors.js";
 import { attributesOf, attributesOfBackend, errorOf, operationOf } from "./outcome.js";
 

@@ -1,6 +1,7 @@
-import { checkDisposal } from "../lock/arguments.js";
-import { createBackend } from "../lock/native-backend.js";
-import type { BackendTransport, SyncGuardBackend } from "../lock/types.js";
+import { checkDisposal } from "../values/arguments.js";
+import { createBackend } from "../backend/native-backend.js";
+import type { SyncGuardBackend } from "../values/types.js";
+import type { BackendTransport } from "../options/backend-transport.js";
 import type { PostgresLockOptions, PostgresSettings } from "../native/exports.js";
 import type { Store } from "../native/store.js";
 import { shareConnections } from "../options/clients.js";
@@ -83,10 +84,12 @@ export function createPostgresBackendOfUrl(
  * Creates the tables and indexes that are missing. Call it before the first lock, as often and in as many processes as you
  * like. It also works on tables that SyncGuard 2 for TypeScript has created.
  *
- * Needs the right to create tables, and no rights if nothing is missing.
+ * Needs the right to create tables, and no rights if nothing is missing. It keeps nobody who uses the tables waiting: a change
+ * waits until no long transaction has them open.
  *
  * @param sql - as for {@link createPostgresBackend}
- * @throws LockError `InvalidArgument` for options, `AuthFailed` for missing rights, and the errors of connecting
+ * @throws LockError `InvalidArgument` for options, `AuthFailed` for missing rights, `NetworkTimeout` that names who has had a table open for a
+ *   minute, and the errors of connecting
  * @example
  * ```ts
  * import { setupSchema } from "syncguard/postgres";

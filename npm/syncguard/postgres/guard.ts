@@ -1,22 +1,17 @@
 /** Checks locks in users' own transactions. */
 
-import type { StoreMembersOf } from "../lock/backend.js";
-import { checkNotLost, notFound } from "../lock/guard.js";
-import type { DirectAccess } from "../lock/internals.js";
-import type { Lease } from "../lock/lease.js";
-import type {
-  GuardQuery,
-  PostgresDone,
-  PostgresGuard,
-  PostgresTransaction,
-} from "../lock/types.js";
+import type { StoreMembersOf } from "../backend/backend.js";
+import { checkNotLost, notFound } from "../holding/guard.js";
+import type { DirectAccess } from "../holding/internals.js";
+import type { Lease } from "../holding/lease.js";
+import type { GuardQuery, PostgresDone, PostgresGuard, PostgresTransaction } from "./members.js";
 import { addon } from "../native/addon.js";
 import { LockError, type LockErrorCode } from "../native/errors.js";
 import type { Store } from "../native/store.js";
 import { invalid } from "../options/validation.js";
 
-/** Runs a statement in a transaction. */
-type Run = (query: GuardQuery) => PromiseLike<unknown>;
+/** Runs a statement in a transaction, and gives the text in its only row. */
+type Run = (query: GuardQuery) => Promise<string | undefined>;
 
 /** A pg client, as far as it tells whether it is in a transaction. */
 type Connected = {
@@ -33,13 +28,19 @@ export function guarding(store: Store): StoreMembersOf {
     /** Functions that run a statement in a transaction, and give it to those who run it themselves. */
     const both = (query: () => GuardQuery) => {
       /** A leader guards with one handle what it writes in many transactions. */
-      let known: GuardQuery | undefined;
+      let known: { readonly query: GuardQuery; readonly locks: number } | undefined;
       return {
         run: async (tx: PostgresTransaction): Promise<void> => {
           const run = runIn(tx);
           checkNotLost(lease);
           try {
-            await run((known ??= query()));
+            const locks = lease.lockIds.length;
+            if (known?.locks !== locks) known = { query: query(), locks };
+            const answer = await run(known.query);
+            // Nearly all answer this, and asking the addon takes longer than to know it here.
+            if (answer === "held" || answer === undefined) return;
+            const further = addon().checkFurther(answer);
+            if (further !== null) await run({ text: further, values: [] });
           } catch (error) {
             throw await judged(error, lease, direct);
           }
@@ -50,19 +51,22 @@ export function guarding(store: Store): StoreMembersOf {
         },
       };
     };
-    const check = both(() => store.check(lease.lockId));
+    const check = both(() => store.check(lease.lockIds));
     const guard: PostgresGuard = { guard: check.run, guardQuery: check.query };
     const { due } = lease;
     if (due === undefined) return guard;
     const storing = both(() => {
-      lease.mayBeDone = true;
+      lease.noteDone();
       const [key] = lease.storedKeys;
-      return store.check(lease.lockId, key, due);
+      return store.check(lease.lockIds, key, due);
     });
     const done: PostgresDone = { done: storing.run, doneQuery: storing.query };
     return { ...guard, ...done };
   };
 }
+
+/** The SQLSTATE with which a guard fails by itself. */
+const NOT_HELD = "22P02";
 
 const WANTED =
   "tx must be a transaction of postgres.js, or a pg Client or PoolClient after its BEGIN; for other clients there is guardQuery()";
@@ -86,7 +90,8 @@ function runIn(tx: unknown): Run {
       unsafe: (text: string, values: string[], options: object) => PromiseLike<unknown>;
     };
     // Prepared, as statements of postgres.js are, unless its user has turned that off.
-    return ({ text, values }) => target.unsafe(text, values, { prepare: true });
+    return async ({ text, values }) =>
+      answerOf(await target.unsafe(text, values, { prepare: true }));
   }
   if (typeof totalCount === "number") {
     throw invalid(
@@ -114,11 +119,20 @@ function runOnClient(client: Connected): Run {
     state = heard;
   }
   return async ({ text, values }) => {
-    await client.query(text, values);
+    const result = await client.query(text, values);
     // Outside of a transaction the check was over with its statement.
     if (state?.status === "I")
       throw invalid("tx must be in a transaction: BEGIN has to come first");
+    return answerOf((result as { rows?: unknown } | undefined)?.rows);
   };
+}
+
+/** The first value of the first row, whatever its column is called. */
+function answerOf(rows: unknown): string | undefined {
+  const row = Array.isArray(rows) ? (rows as unknown[])[0] : undefined;
+  const values: unknown[] = typeof row === "object" && row !== null ? Object.values(row) : [];
+  const [answer] = values;
+  return typeof answer === "string" ? answer : undefined;
 }
 
 /** The error to throw for one of a client's, or of the checks here. */
@@ -128,6 +142,9 @@ async function judged(error: unknown, lease: Lease, direct: DirectAccess): Promi
   const isTold = typeof code === "string" && typeof message === "string";
   const found = isTold ? addon().checkFailure(code, message) : null;
   if (found === null) return error;
+  const judgement = new LockError(found.code as LockErrorCode, found.message, { cause: error });
   if (found.code === "LockLost") return await notFound(lease, direct, error);
-  return new LockError(found.code as LockErrorCode, found.message, { cause: error });
+  // The server has failed as for a lock that is lost, and says what else it may be: then that, if the store has the lock.
+  const isUnsure = found.code !== "InvalidArgument" && code === NOT_HELD;
+  return isUnsure ? await notFound(lease, direct, error, judgement) : judgement;
 }

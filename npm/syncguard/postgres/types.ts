@@ -1,6 +1,6 @@
 /** The public types of the PostgreSQL backend. */
 
-import type { BackendCapabilities, CommonBackendOptions } from "../lock/types.js";
+import type { BackendCapabilities, CommonBackendOptions } from "../values/types.js";
 
 /** PostgreSQL gives fencing tokens, and its clock decides. */
 export interface PostgresCapabilities extends BackendCapabilities {
@@ -48,7 +48,7 @@ export interface PostgresSslOptions {
 export interface PostgresConnectionOptions {
   /** A URL as for {@link createPostgresBackend}. */
   url?: string | undefined;
-  /** Names, addresses, or folders of unix sockets; of several, the first that accepts writes. Default `"localhost"`. */
+  /** Names, addresses, or folders of unix sockets; of several, the one that accepts writes, on the latest timeline. Default `"localhost"`. */
   host?: string | readonly string[] | undefined;
   /** The port: one for all hosts, or one for each. Default 5432. */
   port?: number | readonly number[] | undefined;

@@ -1,7 +1,7 @@
-import { checkDisposal } from "../lock/arguments.js";
-import { createBackend } from "../lock/native-backend.js";
-import { scripting } from "../lock/scripts.js";
-import type { SyncGuardBackend } from "../lock/types.js";
+import { checkDisposal } from "../values/arguments.js";
+import { createBackend } from "../backend/native-backend.js";
+import { scripting } from "./scripts.js";
+import type { SyncGuardBackend } from "../values/types.js";
 import type { RedisLockOptions, RedisSettings } from "../native/exports.js";
 import type { Store } from "../native/store.js";
 import { shareConnections } from "../options/clients.js";

@@ -1,6 +1,8 @@
 /** The client transport: runs scripts through a client's own `eval`. */
 
+import { types } from "node:util";
 import { delay } from "../native/signal.js";
+import { isError, memberOf, messageOf } from "../native/thrown.js";
 import { isGeneratedMethod } from "../options/clients.js";
 import type { RedisScriptCall } from "./addon.js";
 import { isNodeRedis } from "./client-settings.js";
@@ -21,10 +23,34 @@ export function runOnClient(client: RedisClient): (call: RedisScriptCall) => Pro
   }
   const target = client as { eval: IoredisEval };
   const isMock = isPlainObject(client);
-  return async (call) => {
+  const run = async (call: RedisScriptCall): Promise<unknown> => {
     const { script, keys, args, isUsers } = call;
     const reply = read(await target.eval(script, keys.length, ...keys, ...args), isUsers);
     return isMock && reply === 1 && !isUsers ? inFull(call) : reply;
+  };
+  return isIoredisMock(client) ? onIoredisMock(run) : run;
+}
+
+/** Whether it is a client of the package ioredis-mock, which runs scripts by a Lua of its own. */
+function isIoredisMock(client: RedisClient): boolean {
+  return /^_?RedisMock(Cluster)?$/.test(client.constructor?.name ?? "");
+}
+
+/** Says what it cannot do: its Lua has no cjson, and it makes functions of some replies. */
+function onIoredisMock(
+  run: (call: RedisScriptCall) => Promise<unknown>,
+): (call: RedisScriptCall) => Promise<unknown> {
+  return async (call) => {
+    try {
+      const reply = await run(call);
+      if (typeof reply !== "function" && typeof reply !== "symbol") return reply;
+      throw new TypeError(`it has answered with a ${typeof reply}`);
+    } catch (error) {
+      const isItsOwn =
+        memberOf(error, "name") === "TypeError" || /^Error trying to load/.test(messageOf(error));
+      if (!isItsOwn || call.isUsers) throw error;
+      throw Object.assign(new Error(messageOf(error)), { code: "IOREDIS_MOCK" });
+    }
   };
 }
 
@@ -40,7 +66,7 @@ function runOnNodeRedisCluster(client: RedisClient): (call: RedisScriptCall) => 
       return await cluster4.sendCommand(keys[0], false, command);
     } catch (error) {
       // It does not say in words that it knows of no node yet, or not any more: nothing was sent.
-      throw error instanceof TypeError
+      throw isError(error) && error.name === "TypeError"
         ? Object.assign(new Error(error.message), { code: "CLUSTER_NOT_READY" })
         : error;
     }
@@ -63,7 +89,7 @@ const REFUSAL_PAUSE_MS = 100;
 
 /** Whether a server has refused to run a script because some of its keys are on another node already. */
 function isOnItsWay(error: unknown): boolean {
-  return error instanceof Error && error.message.startsWith("TRYAGAIN ");
+  return isError(error) && error.message.startsWith("TRYAGAIN ");
 }
 
 type NodeRedisCluster4 = RedisClient & {
@@ -115,19 +141,19 @@ const read = (reply: unknown, isUsers: boolean): unknown =>
  */
 function anything(reply: unknown): unknown {
   if (Array.isArray(reply)) return reply.map(anything);
-  if (reply instanceof Error) return { error: reply.message };
-  if (reply instanceof Set) return [...reply].map(anything);
+  if (isError(reply)) return { error: reply.message };
+  if (types.isSet(reply)) return [...reply].map(anything);
   // A script has asked for the types of RESP3, and the client, too.
-  if (reply instanceof Map) return [...reply].flat().map(anything);
+  if (types.isMap(reply)) return [...reply].flat().map(anything);
   if (typeof reply === "boolean") return Number(reply);
   if (typeof reply === "number") return Number.isInteger(reply) ? reply : String(reply);
-  const isMap = typeof reply === "object" && reply !== null && !(reply instanceof Uint8Array);
+  const isMap = typeof reply === "object" && reply !== null && !types.isUint8Array(reply);
   return isMap ? Object.entries(reply).flat().map(anything) : plain(reply);
 }
 
 /** A reply as a JSON value: some clients give bytes or BigInts. */
 function plain(reply: unknown): unknown {
   if (Array.isArray(reply)) return reply.map(plain);
-  if (reply instanceof Uint8Array) return Buffer.from(reply).toString();
+  if (types.isUint8Array(reply)) return Buffer.from(reply).toString();
   return typeof reply === "bigint" ? reply.toString() : reply;
 }

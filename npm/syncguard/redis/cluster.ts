@@ -1,6 +1,6 @@
 /** Clients of ioredis and node-redis that lead to a Redis Cluster. */
 
-import { isDeepStrictEqual } from "node:util";
+import { isDeepStrictEqual, types } from "node:util";
 import type { RedisClientTraits, RedisNode, RedisSettings } from "../native/exports.js";
 import { isGiven } from "../options/clients.js";
 import { invalid } from "../options/validation.js";
@@ -27,7 +27,7 @@ export function kindOfCluster(client: RedisClient): "ioredis" | "node-redis" | u
   const { isCluster, EVAL, nodeByAddress, getSlotMaster } = client as ClientMembers;
   if (isCluster === true) return "ioredis";
   if (typeof EVAL !== "function") return undefined;
-  const isCluster5 = nodeByAddress instanceof Map;
+  const isCluster5 = types.isMap(nodeByAddress);
   return isCluster5 || typeof getSlotMaster === "function" ? "node-redis" : undefined;
 }
 

@@ -57,6 +57,13 @@ export function readConnection(given: unknown): RedisSettings {
       given,
     );
   }
+  const { customCommand, invokeScript } = given as Record<string, unknown>;
+  if (typeof customCommand === "function" && typeof invokeScript === "function") {
+    throw invalid(
+      "client is one of Valkey GLIDE, whose connection cannot be used: pass its URL or connection options, such as " +
+        '{ host, port, username, password, tls }, or { nodes } for a cluster (docs/redis.md, "Transports")',
+    );
+  }
   if ((given as Record<string, unknown>).keyPrefix !== undefined) {
     throw invalid(
       "keyPrefix belongs to the backend's options; the option of ioredis is clientKeyPrefix here",

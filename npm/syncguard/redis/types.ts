@@ -1,6 +1,6 @@
 /** The public types of the Redis backend. */
 
-import type { BackendCapabilities, CommonBackendOptions } from "../lock/types.js";
+import type { BackendCapabilities, CommonBackendOptions } from "../values/types.js";
 
 /** Redis gives fencing tokens, and its clock decides. */
 export interface RedisCapabilities extends BackendCapabilities {
@@ -132,9 +132,10 @@ export interface RedisBackendOptions extends CommonBackendOptions {
   /** Namespace of all keys. Default `"syncguard"`. */
   keyPrefix?: string | undefined;
   /**
-   * How many replicas must have a lock before it counts as granted (`WAIT`). If they do not have it within a tenth of
-   * `operationTimeoutMs`, it is released, and the acquisition fails with `ServiceUnavailable`. Acquisitions have a connection of
-   * their own then; through a client that cannot be carried over, this is refused. Default 0: the primary's word is enough.
+   * How many replicas must have a lock before it counts as granted, and an extension before it counts (`WAIT`). If they do not have
+   * it within a tenth of `operationTimeoutMs`, a lock is released again, an extension does not move the end, and either fails with
+   * `ServiceUnavailable`. Both have connections of their own then; through a client that cannot be carried over, this is refused.
+   * Default 0: the primary's word is enough.
    */
   replicas?: number | undefined;
   /**

@@ -1,20 +1,22 @@
 /** The class of redlock 5, on the backends of this package. */
 
 import { EventEmitter } from "node:events";
-import { leaseOf } from "../lock/handle.js";
-import { runLocked } from "../lock/lock.js";
-import type { Fence, HeldLocks, LockOp, LocksOp, SyncGuardBackend } from "../lock/types.js";
+import { leaseOf } from "../holding/handle.js";
+import type { Fence, HeldLocks, SyncGuardBackend } from "../values/types.js";
 import { LockError } from "../native/errors.js";
-import { checkFunction, invalid } from "../options/validation.js";
+import { checkFunction } from "../options/validation.js";
 import { ExecutionError, ResourceLockedError } from "./errors.js";
 import {
   acquisitionOf,
   backendOf,
   checkDuration,
   checkResources,
+  checkScripts,
   everyMsOf,
+  idsOf,
   onlyClient,
   readSettings,
+  repeated,
 } from "./settings.js";
 import type {
   Client,
@@ -24,11 +26,15 @@ import type {
   RedlockSettings,
   Settings,
 } from "./types.js";
+import { EXTENDED, type Extended, extendedOf, keep, type Kept, runHeld } from "./using.js";
 
 /** Programs look for it, so it is that of redlock. */
 const NO_QUORUM = "The operation was unable to achieve a quorum during its retry window.";
 /** Milliseconds that redlock takes off beside the drift. */
 const LEAST_DRIFT_MS = 2;
+
+/** Locks whose loss an event has told. */
+const told = new WeakSet<Lock>();
 
 /** The routine of `using`. */
 type Routine<T> = (signal: RedlockAbortSignal) => Promise<T>;
@@ -147,11 +153,16 @@ export class Redlock extends EventEmitter {
    *
    * @param clients - one
    * @param settings - those of redlock, and `firstClientOnly`
-   * @throws LockError `InvalidArgument` that names the setting; for several clients; for a third argument, redlock's scripts
+   * @param scripts - taken for its likeness to redlock: there are no scripts to replace
+   * @throws LockError `InvalidArgument` that names the setting; for several clients; for scripts
    */
-  constructor(clients: Iterable<Client>, settings: RedlockSettings = {}, scripts?: undefined) {
+  constructor(
+    clients: Iterable<Client>,
+    settings: RedlockSettings = {},
+    scripts: Readonly<Record<string, undefined>> = {},
+  ) {
     super();
-    if ((scripts as unknown) !== undefined) throw invalid("scripts cannot be replaced");
+    checkScripts(scripts);
     this.settings = readSettings(settings);
     this.#client = onlyClient(clients, settings);
     this.clients = new Set(clients);
@@ -200,17 +211,20 @@ export class Redlock extends EventEmitter {
     checkResources(resources);
     checkDuration(duration);
     const all = readSettings(settings, this.settings);
+    const extended = extendedOf(settings);
     let held: HeldLocks;
     try {
       held = await this.#backend.lock(resources, {
         ttlMs: duration,
+        autoExtend: extended !== undefined && { everyMs: everyMsOf(all, duration) },
         acquisition: acquisitionOf(all),
-        // Whoever releases it hears of that.
-        onLost: () => undefined,
+        // Of any other, whoever releases it hears that.
+        onLost: extended?.onLost ?? (() => undefined),
       });
     } catch (error) {
       throw this.#failed(resources, error);
     }
+    extended?.taken.push(held);
     const lastsMs = leaseOf(held)?.leftMs() ?? duration;
     const expiration = Date.now() + lastsMs - driftOf(all, duration);
     return new Lock(this, resources, held.lockIds.join(), this.#agreed(), expiration, held.fences);
@@ -236,13 +250,14 @@ export class Redlock extends EventEmitter {
     try {
       if (!(await this.#backend.release(idsOf(lock))).ok) throw gone();
     } catch (error) {
-      throw this.#failed(lock.resources, error);
+      throw this.#failed(lock.resources, error, told.has(lock));
     }
     return { attempts: this.#agreed() };
   }
 
   /**
-   * Makes a lock end `duration` milliseconds from now. The lock that was given has no `expiration` afterwards.
+   * Makes a lock end `duration` milliseconds from now. The lock that was given has no `expiration` afterwards. While the store cannot be
+   * reached, it is tried again, as the settings say, until the lock ends.
    *
    * @returns the lock to use from now on
    * @throws ExecutionError if the lock has ended or is gone, or the store has failed; LockError `InvalidArgument`
@@ -258,12 +273,16 @@ export class Redlock extends EventEmitter {
   async extend(existing: Lock, duration: number, settings: Partial<Settings> = {}): Promise<Lock> {
     checkDuration(duration);
     const all = readSettings(settings, this.settings);
-    const startedMs = Date.now();
+    let startedMs = Date.now();
     if (existing.expiration < startedMs) {
       throw new ExecutionError("Cannot extend an already-expired lock.", []);
     }
+    const isHeld = (): boolean => Date.now() < existing.expiration;
     try {
-      const extended = await this.#backend.extend({ ...idsOf(existing), ttlMs: duration });
+      const extended = await repeated(all, isHeld, async () => {
+        startedMs = Date.now();
+        return await this.#backend.extend({ ...idsOf(existing), ttlMs: duration });
+      });
       if (!extended.ok) throw gone();
     } catch (error) {
       throw this.#failed(existing.resources, error);
@@ -304,51 +323,56 @@ export class Redlock extends EventEmitter {
     second: Partial<Settings> | Routine<T>,
     third?: Routine<T>,
   ): Promise<T> {
-    const [settings, routine] = typeof second === "function" ? [{}, second] : [second, third];
+    const [settings, routine] =
+      typeof second === "function" ? [undefined, third ?? second] : [second, third];
     checkFunction(routine, "routine");
     checkResources(resources);
     checkDuration(duration);
     const all = readSettings(settings, this.settings);
     const everyMs = everyMsOf(all, duration);
-    let thrown: { error: unknown } | undefined;
-    const work = async (handle: { signal: AbortSignal }): Promise<T> => {
-      try {
-        return await (routine as Routine<T>)(this.#withError(handle.signal, resources));
-      } catch (error) {
-        thrown = { error };
-        throw error;
-      }
+    let kept: Kept<Lock> | undefined;
+    let failure: Error | undefined;
+    /** The error for a lock that is lost, of which one event tells. */
+    const lose = (error: unknown): Error => {
+      if (kept !== undefined) told.add(kept.current());
+      return (failure ??= this.#failed(resources, error));
     };
-    try {
-      return await runLocked(this.#backend, work, {
-        key: resources,
-        ttlMs: duration,
-        autoExtend: { everyMs },
-        acquisition: acquisitionOf(all),
-        throwIfLost: true,
-        onLost: () => undefined,
-        onReleaseError: (error) => this.emit("error", error),
-      });
-    } catch (error) {
-      if (thrown !== undefined) throw thrown.error;
-      throw this.#failed(resources, error);
-    }
+    const extended: Extended = { taken: [], onLost: lose };
+    // By its name, so that an override is called.
+    const lock = await this.acquire(resources, duration, {
+      ...all,
+      [EXTENDED]: extended,
+    } as Settings);
+    const { lease, current, stop } = (kept = keep(lock, duration, everyMs, extended));
+    const release = async (): Promise<void> => {
+      stop();
+      if (failure !== undefined) told.add(current());
+      await current()
+        .release()
+        .catch((error: unknown) => {
+          // Otherwise it ends by itself: an event has told of the store that has failed.
+          if (!(error instanceof ExecutionError && error.cause instanceof LockError)) {
+            throw failure ?? error;
+          }
+        });
+      if (failure !== undefined) throw failure;
+    };
+    const signal = withError(lease.signal, () => lose(lease.loss));
+    return await runHeld(
+      this.#backend,
+      resources,
+      lease,
+      async () => await (routine as Routine<T>)(signal),
+      release,
+    );
   }
 
-  /** The signal, with `error` once it is aborted. */
-  #withError(signal: AbortSignal, resources: string[]): RedlockAbortSignal {
-    let error: unknown;
-    const get = (): unknown =>
-      signal.aborted ? (error ??= this.#failed(resources, signal.reason)) : undefined;
-    return Object.defineProperty(signal, "error", { get, configurable: true });
-  }
-
-  /** The error for what a backend has answered; also an event. Wrong arguments stay what they are. */
-  #failed(resources: readonly string[], error: unknown): unknown {
+  /** The error for what a backend has answered; also an event, unless there was one. Wrong arguments stay what they are. */
+  #failed(resources: readonly string[], error: unknown, isTold = false): Error {
     if (error instanceof LockError && error.code === "InvalidArgument") return error;
     const isLocked = error instanceof LockError && error.code === "AcquisitionTimeout";
     const cause = isLocked ? locked(resources) : (error as Error);
-    this.emit("error", cause);
+    if (!isTold) this.emit("error", cause);
     const stats = { votesFor: new Set<Client>(), votesAgainst: new Map([[this.#client, cause]]) };
     return new ExecutionError(NO_QUORUM, [attempt(stats)], { cause });
   }
@@ -368,9 +392,10 @@ function driftOf({ driftFactor }: Settings, duration: number): number {
   return Math.round(driftFactor * duration) + LEAST_DRIFT_MS;
 }
 
-/** What names a lock for the backend. */
-function idsOf({ value }: Lock): LockOp | LocksOp {
-  return { lockIds: value.split(",") };
+/** The signal, with `error` once it is aborted. */
+function withError(signal: AbortSignal, lose: () => unknown): RedlockAbortSignal {
+  const get = (): unknown => (signal.aborted ? lose() : undefined);
+  return Object.defineProperty(signal, "error", { get, configurable: true });
 }
 
 function locked({ length }: readonly string[]): ResourceLockedError {

@@ -1,13 +1,17 @@
 /** What redlock's class is given, checked. */
 
 import { openUrl } from "../default/backend.js";
-import type { BackendLockOptions, SyncGuardBackend } from "../lock/types.js";
+import type { BackendLockOptions, LocksOp, SyncGuardBackend } from "../values/types.js";
+import { normalizeAndValidateKey, validateLockId } from "../values/values.js";
+import { constants } from "../native/constants.js";
+import { delay } from "../native/signal.js";
 import { optionNames, warnOfUnknown } from "../options/names.js";
 import { checkBooleans, checkObject, invalid } from "../options/validation.js";
 import { createRedisBackend } from "../redis/backend.js";
 import type { RedisClient } from "../redis/types.js";
 import type { Client, RedlockSettings, Settings } from "./types.js";
 
+const { maxClaims, maxTtlMs } = constants;
 const DEFAULTS: Settings = Object.freeze({
   driftFactor: 0.01,
   retryCount: 10,
@@ -19,28 +23,55 @@ const OPTIONS = optionNames("Redlock", [...Object.keys(DEFAULTS), "firstClientOn
 /** A lock must be longer than the threshold by so much. */
 const SHORTEST_MS = 100;
 
-/** @throws LockError `InvalidArgument` that names the setting */
-export function readSettings(given: RedlockSettings = {}, base: Settings = DEFAULTS): Settings {
+/**
+ * The settings that were given, and of `base` what was not.
+ *
+ * @throws LockError `InvalidArgument` that names the setting
+ */
+export function readSettings(
+  given: RedlockSettings | null | undefined,
+  base: Settings = DEFAULTS,
+): Settings {
+  if (given === undefined || given === null) return base;
   checkObject(given, "settings");
   warnOfUnknown(given, OPTIONS);
-  checkBooleans({ firstClientOnly: given.firstClientOnly });
+  checkBooleans({ firstClientOnly: given.firstClientOnly ?? undefined });
   const settings: Settings = {
-    driftFactor: given.driftFactor ?? base.driftFactor,
-    retryCount: given.retryCount ?? base.retryCount,
-    retryDelay: given.retryDelay ?? base.retryDelay,
-    retryJitter: given.retryJitter ?? base.retryJitter,
+    driftFactor: numberOf(given, "driftFactor") ?? base.driftFactor,
+    retryCount: numberOf(given, "retryCount") ?? base.retryCount,
+    retryDelay: numberOf(given, "retryDelay") ?? base.retryDelay,
+    retryJitter: numberOf(given, "retryJitter") ?? base.retryJitter,
     automaticExtensionThreshold:
-      given.automaticExtensionThreshold ?? base.automaticExtensionThreshold,
+      numberOf(given, "automaticExtensionThreshold") ?? base.automaticExtensionThreshold,
   };
-  for (const [name, value] of Object.entries(settings)) {
-    const least = name === "retryCount" ? -1 : 0;
-    if (typeof value !== "number" || !(value >= least && value < Infinity)) {
-      throw invalid(`${name} must be a number, not smaller than ${least}`);
+  const { retryCount } = settings;
+  if (!(retryCount >= -1 && (retryCount === Infinity || Number.isInteger(retryCount)))) {
+    throw invalid("retryCount must be an integer, not smaller than -1, or Infinity");
+  }
+  for (const [name, value] of Object.entries({ ...settings, retryCount: 0 })) {
+    if (!(value >= 0 && value < Infinity)) {
+      throw invalid(`${name} must be a number, not smaller than 0`);
     }
   }
-  if (!Number.isInteger(settings.retryCount)) throw invalid("retryCount must be an integer");
   if (settings.driftFactor >= 1) throw invalid("driftFactor must be less than 1");
   return settings;
+}
+
+/** Settings whose values were told to be none. */
+const ignored = new Set<string>();
+
+/** redlock takes only numbers for settings: a text, as of the environment, is as if it were not there. This says so, once. */
+function numberOf(given: RedlockSettings, name: keyof Settings): number | undefined {
+  const value: unknown = given[name];
+  if (typeof value === "number") return value;
+  if (value !== undefined && value !== null && !ignored.has(name)) {
+    ignored.add(name);
+    process.emitWarning(`${name} of Redlock is a ${typeof value}, and is ignored: give a number`, {
+      type: "SyncGuardWarning",
+      code: "SYNCGUARD_IGNORED_SETTING",
+    });
+  }
+  return undefined;
 }
 
 /** How to wait by these settings: the mean of the waits is `retryDelay`. */
@@ -51,13 +82,39 @@ export function acquisitionOf({
 }: Settings): NonNullable<BackendLockOptions["acquisition"]> {
   const isRandom = retryJitter > 0;
   return {
-    maxRetries: retryCount === -1 ? Infinity : retryCount,
+    maxRetries: limitOf(retryCount),
     timeoutMs: Infinity,
     backoff: "fixed",
     // "equal" takes off up to a half.
     retryDelayMs: isRandom ? (retryDelay * 4) / 3 : retryDelay,
     jitter: isRandom ? "equal" : "none",
   };
+}
+
+function limitOf(retryCount: number): number {
+  return retryCount === -1 ? Infinity : retryCount;
+}
+
+/**
+ * Tries again, as the settings say, what has failed because the store could not be reached.
+ *
+ * @param isWorthwhile - whether there is still a point in it
+ */
+export async function repeated<T>(
+  { retryCount, retryDelay, retryJitter }: Settings,
+  isWorthwhile: () => boolean,
+  attempt: () => Promise<T>,
+): Promise<T> {
+  for (let retries = 0; ; retries += 1) {
+    try {
+      return await attempt();
+    } catch (error) {
+      const { code } = error as { code?: unknown };
+      const passes = code === "ServiceUnavailable" || code === "NetworkTimeout";
+      if (!passes || retries >= limitOf(retryCount) || !isWorthwhile()) throw error;
+    }
+    await delay(Math.max(0, retryDelay + (Math.random() * 2 - 1) * retryJitter));
+  }
 }
 
 /** How `using` extends its lock. */
@@ -76,24 +133,58 @@ export function checkDuration(duration: unknown): asserts duration is number {
   if (!Number.isInteger(duration) || (duration as number) < 1) {
     throw invalid("duration must be a positive integer, in milliseconds");
   }
+  if ((duration as number) > maxTtlMs) throw invalid(`duration must not exceed ${maxTtlMs}`);
 }
 
-/** What `backend.lock()` takes for the resources. @throws LockError `InvalidArgument` */
+/** @throws LockError `InvalidArgument` that speaks of resources, where the backend would of keys */
 export function checkResources(resources: unknown): asserts resources is string[] {
   if (!Array.isArray(resources) || resources.length === 0) {
     throw invalid("resources must be an array that is not empty");
   }
+  if (resources.length > maxClaims) throw invalid(`resources must not be more than ${maxClaims}`);
+  const names = new Set(resources.map((name, index) => checkResource(name, `resources[${index}]`)));
+  if (names.size < resources.length) throw invalid("resources must not name one twice");
+}
+
+function checkResource(name: unknown, called: string): string {
+  try {
+    return normalizeAndValidateKey(name as string);
+  } catch (error) {
+    throw invalid((error as Error).message.replace(/^Key/, called));
+  }
+}
+
+/** What names a lock for the backend. @throws LockError `InvalidArgument` */
+export function idsOf({ value }: { readonly value: unknown }): LocksOp {
+  const lockIds = String(value).split(",");
+  try {
+    lockIds.forEach(validateLockId);
+  } catch {
+    throw invalid("lock.value must be that of a lock of this class: redlock's own are others");
+  }
+  return { lockIds };
+}
+
+/** Refuses what would be other scripts. redlock leaves everything alone that is no function. */
+export function checkScripts(scripts: unknown): void {
+  const given = (scripts ?? {}) as Record<string, unknown>;
+  for (const name of ["acquireScript", "extendScript", "releaseScript"]) {
+    if (typeof given[name] === "function") throw invalid(`scripts cannot be replaced: ${name}`);
+  }
 }
 
 /** The one client that is used. @throws LockError `InvalidArgument` */
-export function onlyClient(clients: Iterable<Client>, settings: RedlockSettings): Client {
+export function onlyClient(
+  clients: Iterable<Client>,
+  settings: RedlockSettings | null | undefined,
+): Client {
   const given = clients as Partial<Iterable<Client>> | null | undefined;
   if (typeof clients === "string" || typeof given?.[Symbol.iterator] !== "function") {
     throw invalid("clients must be an array with one client");
   }
   const [first, ...others] = clients;
   if (first === undefined || first === null) throw invalid("clients must have a client");
-  if (others.length > 0 && settings.firstClientOnly !== true) {
+  if (others.length > 0 && settings?.firstClientOnly !== true) {
     throw invalid(
       `clients must have one client, and has ${others.length + 1}. redlock asks several independent servers, and a lock counts if a ` +
         "quorum, more than half of them, grants it. This class asks one store: one Redis with replicas, Sentinel or a Cluster goes on " +

@@ -1,4 +1,4 @@
-import type { SyncGuardBackend } from "../lock/types.js";
+import type { SyncGuardBackend } from "../values/types.js";
 import type { RedisClient } from "../redis/types.js";
 
 /** Where the locks are: a client of Redis, the URL of any store, or a backend of this package. */
@@ -45,7 +45,7 @@ export type ExecutionResult = {
 export interface Settings {
   /** The part of a lock's duration that is taken off its `expiration`. Default 0.01. */
   readonly driftFactor: number;
-  /** Attempts after the first; -1 for no limit. Default 10. */
+  /** Attempts after the first; -1 or `Infinity` for no limit. Default 10. */
   readonly retryCount: number;
   /** Milliseconds between two attempts. Default 200. An attempt that follows a release is made at once, and is no retry. */
   readonly retryDelay: number;

@@ -1,5 +1,9 @@
-import { createBackend } from "../lock/native-backend.js";
-import type { BackendCapabilities, CommonBackendOptions, SyncGuardBackend } from "../lock/types.js";
+import { createBackend } from "../backend/native-backend.js";
+import type {
+  BackendCapabilities,
+  CommonBackendOptions,
+  SyncGuardBackend,
+} from "../values/types.js";
 import { addon } from "../native/addon.js";
 import type { SqliteOptions } from "../native/exports.js";
 import { openStore } from "../native/store.js";

@@ -1,9 +1,13 @@
-import { checkDisposal, checkTtl } from "../lock/arguments.js";
-import { createBackendOn } from "../lock/backend.js";
-import { type Clock, systemClock } from "../lock/clock.js";
-import { internalsOf } from "../lock/internals.js";
-import type { BackendCapabilities, CommonBackendOptions, SyncGuardBackend } from "../lock/types.js";
-import { normalizeAndValidateKey } from "../lock/values.js";
+import { checkDisposal, checkTtl } from "../values/arguments.js";
+import { createBackendOn } from "../backend/backend.js";
+import { type Clock, systemClock } from "../values/clock.js";
+import { internalsOf } from "../holding/internals.js";
+import type {
+  BackendCapabilities,
+  CommonBackendOptions,
+  SyncGuardBackend,
+} from "../values/types.js";
+import { normalizeAndValidateKey } from "../values/values.js";
 import { checkKnownOptions } from "../options/known.js";
 import { checkServerOptions, invalid, withoutNulls } from "../options/validation.js";
 import { Faults, type TestFaults, type FaultTargets } from "./faults.js";
@@ -89,10 +93,9 @@ export function createTestBackend(options: TestBackendOptions = {}): TestBackend
       const row = table.find(normalizeAndValidateKey(key));
       if (row === undefined) return false;
       for (const lease of internalsOf(backend)?.grants?.held() ?? []) {
-        const which = lease.lockId.split(",").indexOf(row.lockId);
-        if (which === -1) continue;
+        if (!lease.lockIds.includes(row.lockId)) continue;
         table.release(row.lockId);
-        lease.lostInStore(which);
+        lease.lostInStore(row.lockId);
         return true;
       }
       return false;

@@ -1,5 +1,5 @@
 import { setImmediate } from "node:timers";
-import type { Clock, Timer } from "../lock/clock.js";
+import type { Clock, Timer } from "../values/clock.js";
 import { invalid } from "../options/validation.js";
 
 /** Read when this module is loaded, so that fake timers in users' tests cannot stop this clock. */

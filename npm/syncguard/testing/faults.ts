@@ -1,4 +1,4 @@
-import { BACKEND_DEFAULTS } from "../lock/defaults.js";
+import { BACKEND_DEFAULTS } from "../values/defaults.js";
 import { LockError, type LockErrorCode } from "../native/errors.js";
 import { invalid } from "../options/validation.js";
 

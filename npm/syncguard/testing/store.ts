@@ -1,13 +1,14 @@
 /** One test backend's way to a table of locks. */
 
-import type { LockStore } from "../lock/backend.js";
-import { watchSignals } from "../lock/cancellation.js";
-import { askUntilHeld, type Locked as Polled, type Watch } from "../lock/polling.js";
+import type { LockStore } from "../backend/context.js";
+import { watchSignals } from "../waiting/cancellation.js";
+import { askUntilHeld, type Locked as Polled, type Watch } from "../waiting/polling.js";
 import { LockError, type LockErrorCode } from "../native/errors.js";
 import type { ClaimSettings } from "../native/exports.js";
 import {
   type Absence,
   type Acquired,
+  type Busy,
   Failure,
   type MissingLock,
   type Locked,
@@ -17,9 +18,9 @@ import {
 } from "../native/outcome.js";
 import { parted } from "../native/slots.js";
 import type { AcquireDetails } from "../native/store.js";
-import { FENCE_THRESHOLDS } from "../lock/defaults.js";
-import { isOfKind, shownDue, storedDue } from "../lock/due.js";
-import { generateLockId, normalizeAndValidateKey } from "../lock/values.js";
+import { FENCE_THRESHOLDS } from "../values/defaults.js";
+import { isOfKind, shownDue, storedDue } from "../values/due.js";
+import { generateLockId, normalizeAndValidateKey } from "../values/values.js";
 import { onAbort } from "../native/signal.js";
 import type { Wait } from "../native/wait.js";
 import { Faults, type FaultyOperation } from "./faults.js";
@@ -105,7 +106,11 @@ export class TestStore implements LockStore {
     } catch (error) {
       if (!(error instanceof LockError) || error.code !== "AcquisitionTimeout") throw error;
       // As an outcome, so that the error has the stack of whoever waited.
-      return failed(error.code, error.message);
+      const { retryAfterMs, owner } = error.context ?? {};
+      const busy: Busy = {};
+      if (retryAfterMs !== undefined) busy.retryAfterMs = retryAfterMs;
+      if (owner !== undefined) busy.owner = owner;
+      return new Failure(error.code, error.message, [], undefined, busy);
     } finally {
       cancellation?.stop();
     }
@@ -154,13 +159,15 @@ export class TestStore implements LockStore {
     if (done instanceof Failure) return done;
     if ("before" in done) return done.before;
     if ("freeInMs" in done) {
-      return { ok: false, freeInMs: done.freeInMs, lockedKey: isSet ? done.key : undefined };
+      const { key, freeInMs, labels } = done;
+      const busy = { retryAfterMs: freeInMs, ...labels };
+      return { ok: false, freeInMs, lockedKey: isSet ? key : undefined, busy };
     }
     const [first] = done as readonly [Row];
     const granted: Granted = {
       ok: true,
       rows: done,
-      lockId: done.map(({ lockId }) => lockId).join(),
+      lockId: first.lockId,
       fence: first.fence,
       expiresAtMs: first.expiresAtMs,
       fenceNearLimit: done.some(({ fence }) => fence > FENCE_THRESHOLDS.WARN),
@@ -174,14 +181,20 @@ export class TestStore implements LockStore {
   }
 
   release(
-    lockId: string,
+    lockIds: readonly string[],
     signal?: AbortSignal,
+    _lastsMs?: number,
+    _keys?: readonly string[],
+    holdMs?: number,
   ): Promise<Answer<true | readonly boolean[] | Absence>> {
     const run = (): true | readonly boolean[] | Absence => {
-      const [one, ...others] = lockId.split(",");
-      const found = this.table.release(one as string);
-      if (others.length === 0) return found;
-      return [found, ...others.map((other) => this.table.release(other))].map((is) => is === true);
+      const free = (lockId: string): true | Absence => {
+        if (holdMs === undefined) return this.table.release(lockId);
+        const ended = this.table.extend([lockId], holdMs);
+        return typeof ended === "number" ? true : ended.absence;
+      };
+      const found = lockIds.map(free);
+      return lockIds.length === 1 ? (found[0] as true | Absence) : found.map((is) => is === true);
     };
     return this.#perform({ name: "release", signal, run });
   }
@@ -205,14 +218,14 @@ export class TestStore implements LockStore {
   }
 
   extend(
-    lockId: string,
+    lockIds: readonly string[],
     ttlMs: number,
     signal?: AbortSignal,
   ): Promise<Answer<number | MissingLock>> {
     return this.#perform({
       name: "extend",
       signal,
-      run: () => this.table.extend(lockId.split(","), ttlMs),
+      run: () => this.table.extend(lockIds, ttlMs),
     });
   }
 

@@ -1,15 +1,15 @@
 /** Locks in memory, by the rules of every store. */
 
-import type { Clock } from "../lock/clock.js";
-import { isAfter } from "../lock/due.js";
-import { FENCE_THRESHOLDS, TIME_TOLERANCE_MS } from "../lock/defaults.js";
+import type { Clock } from "../values/clock.js";
+import { isAfter } from "../values/due.js";
+import { FENCE_THRESHOLDS, TIME_TOLERANCE_MS } from "../values/defaults.js";
 import { LockError } from "../native/errors.js";
-import type { Watch } from "../lock/polling.js";
-import type { Absence, MissingLock, RawRecord } from "../native/outcome.js";
+import type { Watch } from "../waiting/polling.js";
+import type { Absence, MissingLock, RawRecord, StoredLabels } from "../native/outcome.js";
 import type { AcquireDetails } from "../native/store.js";
 import type { ClaimSettings } from "../native/exports.js";
 import { parted, storedKey } from "../native/slots.js";
-import { formatFence, generateLockId, normalizeAndValidateKey } from "../lock/values.js";
+import { formatFence, generateLockId, normalizeAndValidateKey } from "../values/values.js";
 
 /** What is kept of a lock. */
 export type Row = Omit<RawRecord, "readAtMs">;
@@ -17,8 +17,12 @@ export type Row = Omit<RawRecord, "readAtMs">;
 /** A lock that ended so long ago may be deleted, in milliseconds: docs/format.md, "Liveness predicate". */
 const CLEANUP_MS = 2 * TIME_TOLERANCE_MS;
 
-/** What stood in the way of an acquisition, and when it ends. */
-export type Obstacle = { readonly key: string; readonly freeInMs: number };
+/** What stood in the way of an acquisition, when it ends, and what is stored with it. */
+export type Obstacle = {
+  readonly key: string;
+  readonly freeInMs: number;
+  readonly labels: StoredLabels;
+};
 
 /** For which period something was done last, when, and under which lock id. */
 export type DoneMark = {
@@ -50,7 +54,7 @@ export class Table {
     const keys: string[] = [];
     for (const claim of wanted) {
       const free = this.#free(claim);
-      if (!Array.isArray(free)) return { key: claim.key, freeInMs: free };
+      if (!Array.isArray(free)) return { ...free, key: claim.key };
       keys.push(...free);
     }
     // Counters that have come to their end leave nothing behind.
@@ -71,16 +75,20 @@ export class Table {
     });
   }
 
-  /** Under which names a claim can be granted; a number: not before so many milliseconds have passed. */
-  #free({ key, slots, take = 1 }: ClaimSettings): string[] | number {
+  /** Under which names a claim can be granted, or what stands in the way. */
+  #free({ key, slots, take = 1 }: ClaimSettings): string[] | Omit<Obstacle, "key"> {
     const names =
       slots === undefined
         ? [key]
         : Array.from({ length: slots }, (_, at) => storedKey({ key, slot: at + 1 }));
     const held = names.flatMap((name) => this.find(name) ?? []);
     if (names.length - held.length < take) {
-      const end = Math.min(...held.map((row) => row.expiresAtMs));
-      return end + TIME_TOLERANCE_MS - this.clock.now();
+      held.sort((one, other) => one.expiresAtMs - other.expiresAtMs);
+      const { expiresAtMs, owner } = held[0] as Row;
+      return {
+        freeInMs: expiresAtMs + TIME_TOLERANCE_MS - this.clock.now(),
+        labels: owner === undefined ? {} : { owner },
+      };
     }
     return names.filter((name) => this.find(name) === undefined).slice(0, take);
   }

@@ -7,7 +7,8 @@ impl Emulator {
     /// Carries out one order and returns the answer, one line without its end.
     ///
     /// `faults JSON` sets the list of [`Fault`]s; `calls` answers the count of calls as JSON;
-    /// `reset-calls` starts counting anew; `clear` deletes all documents; `listeners` answers how many Listen streams
+    /// `reset-calls` starts counting anew; `clear` deletes all documents; `clock MS` sets
+    /// how far its clock is ahead; `listeners` answers how many Listen streams
     /// there are and how many targets they have, as JSON; `end-listeners` ends them. Answers are `ok`, JSON, or
     /// `error` and why.
     pub fn order(&self, line: &str) -> String {
@@ -32,6 +33,13 @@ impl Emulator {
                 self.clear();
                 "ok".to_owned()
             }
+            "clock" => match rest.trim().parse() {
+                Ok(ahead_ms) => {
+                    self.set_clock_ahead(ahead_ms);
+                    "ok".to_owned()
+                }
+                Err(error) => format!("error {error}"),
+            },
             "listeners" => format!(
                 r#"{{"streams":{},"targets":{}}}"#,
                 self.listeners(),
@@ -41,7 +49,7 @@ impl Emulator {
                 self.end_listeners();
                 "ok".to_owned()
             }
-            _ => "error expected faults, calls, reset-calls, clear, listeners or end-listeners"
+            _ => "error expected faults, calls, reset-calls, clear, clock, listeners or end-listeners"
                 .to_owned(),
         }
     }
@@ -62,6 +70,8 @@ mod tests {
         assert!(emulator.order("faults {}").starts_with("error "));
         assert!(emulator.order("dance").starts_with("error "));
         assert_eq!(emulator.order("clear"), "ok");
+        assert_eq!(emulator.order("clock -30000"), "ok");
+        assert!(emulator.order("clock soon").starts_with("error "));
         assert_eq!(emulator.order("listeners"), r#"{"streams":0,"targets":0}"#);
         assert_eq!(emulator.order("end-listeners"), "ok");
     }

@@ -101,6 +101,11 @@ impl Emulator {
         self.store.clear();
     }
 
+    /// Sets how many milliseconds its clock is ahead of this machine's; negative: behind.
+    pub fn set_clock_ahead(&self, ms: i64) {
+        self.store.set_ahead(ms.saturating_mul(1000));
+    }
+
     /// How many Listen streams are open.
     pub fn listeners(&self) -> usize {
         self.streams.count()

@@ -14,7 +14,7 @@
 mod control;
 mod emulator;
 mod faults;
-#[allow(missing_docs, unreachable_pub, clippy::all)]
+#[allow(missing_docs, unreachable_pub, clippy::all, clippy::too_many_lines)]
 mod generated;
 mod listen;
 mod path;

@@ -9,7 +9,7 @@ const USAGE: &str = "usage: firestore-emulator [--port N] [--orders]
 
   --port N   listen on 127.0.0.1:N (default: any free port)
   --orders   take orders from standard input, one a line, and end with it:
-             faults JSON | calls | reset-calls | clear | listeners | end-listeners";
+             faults JSON | calls | reset-calls | clear | clock MS | listeners | end-listeners";
 
 fn main() -> ExitCode {
     let mut options = Options::default();

@@ -48,6 +48,8 @@ struct State {
     current: Snapshot,
     transactions: Transactions,
     listeners: Vec<UnboundedSender<Committed>>,
+    /// How far its clock is ahead of this machine's.
+    ahead: Micros,
 }
 
 impl Store {
@@ -57,6 +59,7 @@ impl Store {
                 current: Snapshot::default(),
                 transactions: Transactions::new(idle_limit),
                 listeners: Vec::new(),
+                ahead: 0,
             }),
         }
     }
@@ -165,6 +168,13 @@ impl Store {
         );
     }
 
+    /// Sets how far its clock is ahead of this machine's. Set back, it gives earlier times than before.
+    pub(crate) fn set_ahead(&self, ahead: Micros) {
+        let mut state = self.lock();
+        state.ahead = ahead;
+        state.current.time = state.current.time.min(state.now());
+    }
+
     /// How many transactions are in progress.
     pub(crate) fn open_transactions(&self) -> usize {
         self.lock().transactions.len()
@@ -225,11 +235,15 @@ impl State {
 
     /// The current state, as of now: no commit after it gets an earlier time.
     fn newest(&mut self) -> Snapshot {
-        self.current.time = self.current.time.max(now());
+        self.current.time = self.current.time.max(self.now());
         self.current.clone()
     }
 
     fn next_time(&self) -> Micros {
-        now().max(self.current.time + 1)
+        self.now().max(self.current.time + 1)
+    }
+
+    fn now(&self) -> Micros {
+        now().saturating_add(self.ahead)
     }
 }

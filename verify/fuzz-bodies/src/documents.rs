@@ -2,11 +2,12 @@
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
+use std::time::Instant;
 
 use arbitrary::{Arbitrary as _, Result, Unstructured};
 use async_trait::async_trait;
 use syncguard::firestore::{
-    Document, Documents, Failure, Field, FirestoreBackend, FirestoreConfig, ReadSet,
+    Document, Documents, Failure, Field, FirestoreBackend, FirestoreConfig, ReadSet, ServerTime,
     StartedTransaction, Transport, Write, code_from_name,
 };
 
@@ -96,6 +97,11 @@ fn documents(input: &mut Unstructured<'_>) -> Result<Documents> {
         locks: some(3)?,
         counters: some(2)?,
         read_at_ms: Option::arbitrary(input)?,
+        server_time: Option::arbitrary(input)?.map(|at_ms| ServerTime {
+            at_ms,
+            asked: Instant::now(),
+            own_ms: None,
+        }),
     })
 }
 

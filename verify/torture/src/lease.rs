@@ -113,6 +113,10 @@ impl State {
     }
 
     /// What is true after `call`, if it can have that outcome now, at some moment in `window`. `None`: it cannot.
+    #[expect(
+        clippy::too_many_lines,
+        reason = "a table: one arm per call and outcome"
+    )]
     pub fn after(self, call: Call, outcome: Outcome, window: Window) -> Option<Self> {
         if self.is_later_than(window) {
             return None;
@@ -202,6 +206,10 @@ impl State {
         }
     }
 
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "what is known of the lock, and what was granted"
+    )]
     fn granted(
         self,
         lock: u64,

@@ -70,12 +70,14 @@ impl Mixed {
             return Ok(AcquireOutcome::Locked {
                 claim: 0,
                 free_in: None,
+                labels: syncguard::Labels::default(),
             });
         }
         let Ok(granted) = Fence::from_counter(counter + 1) else {
             return Ok(AcquireOutcome::Locked {
                 claim: 0,
                 free_in: None,
+                labels: syncguard::Labels::default(),
             });
         };
         let expires_at_ms = now_ms + request.ttl.as_millis();

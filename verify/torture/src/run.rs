@@ -124,6 +124,7 @@ pub fn run_with(
 ///
 /// # Errors
 /// A worker could not be started, or has failed.
+#[expect(clippy::too_many_arguments, reason = "each is a setting of the run")]
 pub fn run(
     command: impl Fn() -> Command,
     folder: &Path,

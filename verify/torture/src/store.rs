@@ -38,6 +38,8 @@ async fn open_ours(url: &str) -> Result<Arc<dyn Backend>, Error> {
             project_id: Some("torture".to_owned()),
             emulator_host: Some(host.to_owned()),
             operation_timeout: LIMIT,
+            // Where the clocks of all clients are set, they are to decide all the same.
+            ignore_clock_skew: std::env::var_os("FAKETIME_TIMESTAMP_FILE").is_some(),
             ..FirestoreConfig::default()
         };
         return Ok(Arc::new(FirestoreBackend::new(config)?));

@@ -6,15 +6,15 @@
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use syncguard::firestore::{
     CounterDocument, Document, Documents, EXPIRES_AT_FIELD, Failure, Field, FirestoreConfig,
-    LOCK_ID_FIELD, MOST_VALUES, MarkDocument, ReadSet, StartedTransaction, Transport, Write,
-    code_from_name,
+    LOCK_ID_FIELD, MOST_VALUES, MarkDocument, ReadSet, ServerTime, StartedTransaction, Transport,
+    Write, code_from_name,
 };
 use syncguard::{Error, ErrorKind};
 
@@ -192,6 +192,27 @@ pub(crate) fn fields(fields: Vec<(&'static str, Field)>) -> Map<String, Value> {
 struct Answer {
     now_ms: f64,
     documents: Vec<Option<Found>>,
+    server: Option<Server>,
+}
+
+/// What the client's answer says of Firestore's clock, and how the client's own stood when it came.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Server {
+    time_ms: f64,
+    own_ms: f64,
+    waited_ms: f64,
+}
+
+impl Server {
+    fn time(self) -> Option<ServerTime> {
+        let waited = Duration::try_from_secs_f64(self.waited_ms / 1000.0).ok()?;
+        Some(ServerTime {
+            at_ms: self.time_ms as i64,
+            asked: Instant::now().checked_sub(waited)?,
+            own_ms: Some(self.own_ms as i64),
+        })
+    }
 }
 
 #[derive(Deserialize)]
@@ -209,6 +230,7 @@ fn documents(what: &ReadSet, answer: Value) -> Result<Documents, Failure> {
     let mut found = answer.documents.into_iter().map(|it| it.map(document));
     let mut documents = Documents {
         read_at_ms: Some(answer.now_ms as i64),
+        server_time: answer.server.and_then(Server::time),
         ..Documents::default()
     };
     match what {

@@ -16,6 +16,7 @@ pub struct FirestoreLockOptions {
     pub collection: Option<String>,
     pub fence_collection: Option<String>,
     pub cleanup_in_is_locked: Option<bool>,
+    pub ignore_clock_skew: Option<bool>,
     pub operation_timeout_ms: Option<f64>,
 }
 
@@ -69,16 +70,21 @@ pub(super) fn locks(
         cleanup_in_is_locked: options
             .cleanup_in_is_locked
             .unwrap_or(defaults.cleanup_in_is_locked),
+        ignore_clock_skew: options
+            .ignore_clock_skew
+            .unwrap_or(defaults.ignore_clock_skew),
         operation_timeout: timeout_or(defaults.operation_timeout, limit, "operationTimeoutMs")?,
         on_warning: Some(Arc::new(move |warning| {
-            let Warning::DuplicateLockId {
-                lock_id_hash,
-                live,
-                expired,
-            } = warning;
-            warn.tell(&json!({
-                "duplicate": { "lockIdHash": lock_id_hash, "live": live, "expired": expired }
-            }));
+            warn.tell(&match warning {
+                Warning::DuplicateLockId {
+                    lock_id_hash,
+                    live,
+                    expired,
+                } => json!({
+                    "duplicate": { "lockIdHash": lock_id_hash, "live": live, "expired": expired }
+                }),
+                Warning::ClockSkew { ahead_ms } => json!({ "clockAheadMs": ahead_ms }),
+            });
         })),
         ..FirestoreConfig::default()
     })

@@ -78,6 +78,10 @@ impl Transport for RedisClient {
     fn is_cluster(&self) -> bool {
         self.traits.is_cluster
     }
+
+    fn has_fixed_calls(&self) -> bool {
+        true
+    }
 }
 
 /// The server may have done what was asked.

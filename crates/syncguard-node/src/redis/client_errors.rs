@@ -39,6 +39,12 @@ pub(super) fn cause_of(rejection: &Rejection, is_cluster: bool) -> Cause<'_> {
 type ErrorMeaning = (ErrorKind, &'static str, bool);
 
 const FAILED: ErrorMeaning = (ErrorKind::Internal, "the redis client failed", true);
+const MOCK: ErrorMeaning = (
+    ErrorKind::InvalidArgument,
+    "ioredis-mock cannot run this script: several keys at once, slots and once() need a server, or createTestBackend() of \
+     syncguard/testing",
+    true,
+);
 const UNREACHABLE: ErrorMeaning = (
     ErrorKind::ServiceUnavailable,
     "cannot connect to redis",
@@ -95,6 +101,7 @@ fn by_code(code: &str) -> Option<ErrorMeaning> {
         "ETIMEDOUT" | "ESOCKETTIMEDOUT" => UNANSWERED,
         // Of `redis/client.ts`.
         "CLUSTER_NOT_READY" => NOT_CONNECTED,
+        "IOREDIS_MOCK" => MOCK,
         _ => return None,
     })
 }
@@ -183,6 +190,7 @@ mod tests {
     use syncguard::redis::to_error_hiding;
 
     #[test]
+    #[expect(clippy::too_many_lines, reason = "a table: one row per error")]
     fn errors_are_known_by_code_name_or_fixed_text() {
         let js = |name: &str, code: &str, message: &str| Rejection {
             name: name.to_owned(),

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use super::connection::access::Access;
 use super::connection::client::{Channel, Client, Database};
 use super::{FirestoreBackend, FirestoreConfig, TransportState};
-use crate::error::Error;
-use crate::time::SystemClock;
-use crate::work::Work;
+use crate::background::work::Work;
+use crate::text::error::Error;
+use crate::values::time::SystemClock;
 
 impl FirestoreBackend {
     /// A backend over a gRPC channel of the application's, which adds the credentials to calls, in the database with that

@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use super::decision::Warning;
 use super::ids::is_reserved;
-use crate::backend::DEFAULT_OPERATION_TIMEOUT;
-use crate::error::Error;
-use crate::tls::DefaultRoots;
+use crate::background::backend::DEFAULT_OPERATION_TIMEOUT;
+use crate::network::tls::DefaultRoots;
+use crate::text::error::Error;
 
 /// How the backend authenticates.
 #[derive(Clone, PartialEq, Eq, Default)]
@@ -74,6 +74,10 @@ pub struct FirestoreConfig {
     /// Whether `is_locked` deletes a lock that expired more than two seconds ago. The answer is the same, but the call
     /// may write. `false` unless set.
     pub cleanup_in_is_locked: bool,
+    /// Whether locks are given and extended however far this machine's clock is from Firestore's. `false` unless set: then
+    /// both fail with `ServiceUnavailable` beyond [`MOST_SKEW_MS`](super::MOST_SKEW_MS), because two holders could be the
+    /// result.
+    pub ignore_clock_skew: bool,
     /// How long one operation may take, including its retries after conflicts:
     /// [`DEFAULT_OPERATION_TIMEOUT`] unless set, at most [`MAX_OPERATION_TIMEOUT`](Self::MAX_OPERATION_TIMEOUT).
     pub operation_timeout: Duration,
@@ -93,6 +97,7 @@ impl Default for FirestoreConfig {
             collection: "locks".to_owned(),
             fence_collection: "fence_counters".to_owned(),
             cleanup_in_is_locked: false,
+            ignore_clock_skew: false,
             operation_timeout: DEFAULT_OPERATION_TIMEOUT,
             on_warning: None,
         }
@@ -210,7 +215,7 @@ fn check_host(field: &str, host: &str) -> Result<(), Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::error::ErrorKind;
+    use crate::text::error::ErrorKind;
 
     fn refused(change: impl FnOnce(&mut FirestoreConfig)) -> String {
         let mut config = FirestoreConfig::project("p");

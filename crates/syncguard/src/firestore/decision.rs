@@ -1,9 +1,9 @@
 //! What the pure half of an operation decides: the answer, and what to write.
 
 use super::documents::LockDocument;
-use crate::due::DoneMark;
-use crate::fence::Fence;
-use crate::key::Key;
+use crate::values::due::DoneMark;
+use crate::values::fence::Fence;
+use crate::values::key::Key;
 
 /// A write in a transaction. No kind of write deletes a counter.
 #[derive(Clone, PartialEq, Eq)]
@@ -81,5 +81,11 @@ pub enum Warning {
         live: usize,
         /// How many are not.
         expired: usize,
+    },
+    /// An acquisition or an extension was refused, because the clock that decides differs from Firestore's by more than
+    /// half of the tolerance.
+    ClockSkew {
+        /// By how many milliseconds it is ahead at least; negative if it is behind.
+        ahead_ms: i64,
     },
 }

@@ -1,13 +1,13 @@
 //! The documents of a lock, and their fields.
 
-use crate::due::{DoneMark, Due};
-use crate::error::{Error, ErrorKind};
-use crate::fence::Fence;
-use crate::inspection::LockRecord;
-use crate::key::Key;
-use crate::labels::Labels;
-use crate::lock_id::LockId;
-use crate::time::{TIME_TOLERANCE_MS, is_live};
+use crate::asking::inspection::LockRecord;
+use crate::text::error::{Error, ErrorKind};
+use crate::values::due::{DoneMark, Due};
+use crate::values::fence::Fence;
+use crate::values::key::Key;
+use crate::values::labels::Labels;
+use crate::values::lock_id::LockId;
+use crate::values::time::{TIME_TOLERANCE_MS, is_live};
 
 /// The field with the lock id, by which release and extend find the lock.
 pub const LOCK_ID_FIELD: &str = "lockId";
@@ -33,6 +33,8 @@ pub struct LockState {
     pub lock_id: String,
     /// When it ends, in milliseconds since the Unix epoch.
     pub expires_at_ms: i64,
+    /// Its labels.
+    pub labels: Labels,
 }
 
 impl LockState {
@@ -48,6 +50,7 @@ impl LockState {
             document_id: document_id.into(),
             lock_id: text(&field, LOCK_ID_FIELD)?,
             expires_at_ms: number(&field, EXPIRES_AT_FIELD)?,
+            labels: labels(&field),
         })
     }
 
@@ -55,6 +58,13 @@ impl LockState {
     pub fn is_live(&self, now_ms: i64) -> bool {
         is_live(self.expires_at_ms, now_ms, TIME_TOLERANCE_MS)
     }
+}
+
+fn labels(field: impl Fn(&str) -> Option<Field>) -> Labels {
+    Labels::read(|name| match field(name) {
+        Some(Field::Text(label)) => Some(label),
+        _ => None,
+    })
 }
 
 /// A complete lock.
@@ -87,10 +97,7 @@ impl LockDocument {
             acquired_at_ms: number(&field, "acquiredAtMs")?,
             key: Key::stored(&text(&field, "key")?).map_err(|_| malformed())?,
             fence: Fence::parse(&text(&field, "fence")?)?,
-            labels: Labels::read(|name| match field(name) {
-                Some(Field::Text(label)) => Some(label),
-                _ => None,
-            }),
+            labels: labels(&field),
         })
     }
 
@@ -216,7 +223,7 @@ fn number(field: &impl Fn(&str) -> Option<Field>, name: &str) -> Result<i64, Err
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::owner::Owner;
+    use crate::values::owner::Owner;
 
     #[test]
     fn a_lock_is_read_as_it_was_written() {

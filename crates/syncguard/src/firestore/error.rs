@@ -7,8 +7,8 @@ use std::time::Duration;
 use google_cloud_auth::errors::CredentialsError;
 use tonic::{Code, Status};
 
-use crate::error::{Error, ErrorKind};
-use crate::tls::is_refusal;
+use crate::network::tls::is_refusal;
+use crate::text::error::{Error, ErrorKind};
 
 /// What a gRPC status code means: its kind, and whether the server may have done what was asked.
 ///

@@ -1,7 +1,7 @@
 //! The ids of a key's documents in Firestore.
 
-use crate::error::Error;
-use crate::key::{Key, KeySpace, split_slot};
+use crate::text::error::Error;
+use crate::values::key::{Key, KeySpace, split_slot};
 
 /// Document ids have up to 1500 bytes. No id is derived by appending to another, so nothing is reserved.
 pub const KEYS: KeySpace<'static> = KeySpace {

@@ -21,9 +21,10 @@
 //!
 //! # What it does not
 //!
-//! - Firestore has no clock that clients could ask, so each client uses its own. Keep the clocks synchronised: a lock
-//!   counts as held for one second past its end, and if clocks differ by more than that, two clients can hold it at
-//!   once. That is what the fence is for.
+//! - Firestore has no clock by which a transaction could decide, so each client uses its own. Keep the clocks synchronised:
+//!   a lock counts as held for one second past its end, and if clocks differ by more than that, two clients can hold it at
+//!   once. So a client whose clock differs from the time in Firestore's answers by more than [`MOST_SKEW_MS`] is refused
+//!   locks, unless [`FirestoreConfig::ignore_clock_skew`] is set. What remains is what the fence is for.
 //! - The field `lockId` of the collection of locks needs an index. Firestore has one by default.
 //!
 //! # How it works
@@ -45,6 +46,7 @@
 // Files depend in one direction: documents, decisions, settings and errors, then operations/ and transport, then connection/,
 // then this.
 mod channel;
+mod clock;
 mod config;
 mod connection;
 mod decision;
@@ -63,6 +65,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tokio::sync::Semaphore;
 
+use self::clock::DecidingClock;
+pub use self::clock::MOST_SKEW_MS;
 pub use self::config::{Credentials, Endpoint, FirestoreConfig, WarningHook};
 pub use self::connection::client::Channel;
 use self::connection::client::Client;
@@ -79,27 +83,28 @@ pub use self::operations::release::mark_after;
 use self::operations::{acquire, extend, force_release, is_locked, list, lookup, mark, release};
 use self::transaction::{read, transact};
 pub use self::transport::{
-    Document, Documents, MOST_VALUES, Page, ReadSet, StartedTransaction, Transport,
+    Document, Documents, MOST_VALUES, Page, ReadSet, ServerTime, StartedTransaction, Transport,
 };
-use crate::backend::{Backend, Capabilities};
-use crate::batch::Batch;
-use crate::claim::Claim;
-use crate::due::{DoneMark, MarkChange};
-use crate::error::Error;
-use crate::inspection::{Facts, LockPage, LockRecord, Lookup, PageRequest};
-use crate::key::Key;
-use crate::lock_id::LockId;
+use crate::asking::inspection::{Facts, LockPage, LockRecord, Lookup, PageRequest};
+use crate::asking::outcome::{AcquireOutcome, ExtendOutcome, Outcome, ReleaseOutcome};
+use crate::asking::request::{AcquireRequest, Extension, Finish, Operation, runs_no_scripts};
+use crate::asking::sending::Sending;
+use crate::background::backend::{Backend, Capabilities};
+use crate::background::work::Work;
 use crate::mutex::lock;
-use crate::outcome::{AcquireOutcome, ExtendOutcome, Outcome, ReleaseOutcome};
-use crate::request::{AcquireRequest, Extension, Finish, Operation, runs_no_scripts};
-use crate::time::{Clock, SystemClock, TimeAuthority};
+use crate::text::error::Error;
+use crate::values::batch::Batch;
+use crate::values::claim::Claim;
+use crate::values::due::{DoneMark, MarkChange};
+use crate::values::key::Key;
+use crate::values::lock_id::LockId;
+use crate::values::time::{Clock, SystemClock, TimeAuthority};
 use crate::waiting::wakeups::Watch;
-use crate::work::Work;
 
 /// A [`Backend`] on Firestore.
 pub struct FirestoreBackend {
     config: FirestoreConfig,
-    clock: Arc<dyn Clock>,
+    clock: DecidingClock,
     state: Mutex<TransportState>,
     /// Limits how many deletions of expired locks run at a time. Further ones are left to later calls.
     cleanups: Arc<Semaphore>,
@@ -108,7 +113,7 @@ pub struct FirestoreBackend {
 
 const CLEANUPS_AT_ONCE: usize = 4;
 
-/// How often an acquisition chooses slots, if others take them before it does.
+/// How often an acquisition chooses slots, if others acquire them before it does.
 const TRIES: usize = 8;
 
 enum TransportState {
@@ -161,9 +166,13 @@ impl FirestoreBackend {
         config: FirestoreConfig,
         clock: impl Clock,
     ) -> Result<Self, Error> {
+        let config = config.validated(|_| None)?;
         Ok(Self {
-            config: config.validated(|_| None)?,
-            clock: Arc::new(clock),
+            clock: DecidingClock {
+                clock: Arc::new(clock),
+                ignores_skew: config.ignore_clock_skew,
+            },
+            config,
             state: Mutex::new(state),
             cleanups: Arc::new(Semaphore::new(CLEANUPS_AT_ONCE)),
             work: Work::default(),
@@ -186,16 +195,46 @@ impl FirestoreBackend {
         }
     }
 
-    async fn transact<T>(
+    /// Gives or keeps locks: the clock that decides must be near Firestore's.
+    async fn grant<T>(
+        &self,
+        sending: &Sending,
+        what: &ReadSet,
+        decide: impl Fn(&Documents, i64) -> Result<Decision<T>, Error>,
+    ) -> Result<T, Error> {
+        self.transact(what, |found| {
+            // What is written counts from the time that this takes.
+            sending.now();
+            let now_ms = self.clock.for_grant(found).map_err(|skew| {
+                let ahead_ms = skew.ahead_ms;
+                self.warn(&Warning::ClockSkew { ahead_ms });
+                skew.into_error()
+            })?;
+            decide(found, now_ms)
+        })
+        .await
+    }
+
+    /// Changes something else, by whichever clock is right.
+    async fn change<T>(
         &self,
         what: &ReadSet,
         decide: impl Fn(&Documents, i64) -> Result<Decision<T>, Error>,
+    ) -> Result<T, Error> {
+        self.transact(what, |found| decide(found, self.clock.for_others(found)))
+            .await
+    }
+
+    async fn transact<T>(
+        &self,
+        what: &ReadSet,
+        decide: impl Fn(&Documents) -> Result<Decision<T>, Error>,
     ) -> Result<T, Error> {
         transact(
             &self.transport()?,
             self.config.operation_timeout,
             what,
-            |found| decide(found, now_ms(found, &*self.clock)),
+            decide,
             |warning| self.warn(warning),
         )
         .await
@@ -207,6 +246,7 @@ impl FirestoreBackend {
         let asked_ms = self.clock.now_ms();
         let found = read(&self.transport()?, self.config.operation_timeout, what).await?;
         let now_ms = found.read_at_ms.unwrap_or(asked_ms);
+        let now_ms = self.clock.for_read(found.server_time, now_ms);
         Ok((found, now_ms))
     }
 
@@ -220,12 +260,12 @@ impl FirestoreBackend {
             return;
         };
         let limit = self.config.operation_timeout;
-        let clock = Arc::clone(&self.clock);
+        let clock = self.clock.clone();
         let counted = self.work.start_in_background();
         tokio::spawn(async move {
             let (_permit, _counted) = (permit, counted);
             let decide = |found: &Documents| {
-                let now_ms = now_ms(found, &*clock);
+                let now_ms = clock.for_others(found);
                 Ok(is_locked::decide_cleanup(found.lock()?.as_ref(), now_ms))
             };
             let _ = transact(&transport, limit, &what, decide, |_| {}).await;
@@ -254,9 +294,9 @@ impl FirestoreBackend {
             let what = acquire::state_of(&wanted, request.due.as_ref());
             let decide =
                 |found: &Documents, now_ms| acquire::decide(request, &wanted, found, now_ms);
-            let outcome = self.transact(&what, decide).await?;
+            let outcome = self.grant(&request.sending, &what, decide).await?;
             tries += 1;
-            // Somebody else may have taken a slot since it was chosen, and another one be free.
+            // Somebody else may have acquired a slot since it was chosen, and another one be free.
             match outcome {
                 AcquireOutcome::Locked { claim, .. }
                     if tries < TRIES && request.claims[claim].slots.is_some() => {}
@@ -283,24 +323,21 @@ impl FirestoreBackend {
             let (found, now_ms) = self.read(&acquire::slots_of(key)?).await?;
             match acquire::choose(same, *slots, &found, now_ms)? {
                 Ok(chosen) => wanted.extend(chosen),
-                Err((at, free_in)) => {
-                    let claim = wanted.len() + at;
-                    return Ok(Err(AcquireOutcome::Locked { claim, free_in }));
-                }
+                Err(none) => return Ok(Err(none.answer(wanted.len()))),
             }
         }
         Ok(Ok(wanted))
     }
 
     async fn release(&self, lock_ids: &[LockId]) -> Result<Batch<ReleaseOutcome>, Error> {
-        self.transact(&owned_by(lock_ids), |found, now_ms| {
+        self.change(&owned_by(lock_ids), |found, now_ms| {
             Ok(release::decide(lock_ids, &found.locks()?, now_ms))
         })
         .await
     }
 
     async fn finish(&self, lock_id: &LockId, done: &Finish) -> Result<ReleaseOutcome, Error> {
-        self.transact(&release::finished_by(done)?, |found, now_ms| {
+        self.change(&release::finished_by(done)?, |found, now_ms| {
             release::decide_done(lock_id, done, found, now_ms)
         })
         .await
@@ -312,16 +349,18 @@ impl FirestoreBackend {
             let (found, now_ms) = self.read(&what).await?;
             return Ok(mark::decide(key, change, &found, now_ms)?.answer);
         }
-        self.transact(&what, |found, now_ms| {
+        self.change(&what, |found, now_ms| {
             mark::decide(key, change, found, now_ms)
         })
         .await
     }
 
     async fn extend(&self, extension: &Extension) -> Result<ExtendOutcome, Error> {
-        self.transact(&owned_by(&extension.lock_ids), |found, now_ms| {
-            Ok(extend::decide(extension, &found.locks()?, now_ms))
-        })
+        self.grant(
+            &Sending::default(),
+            &owned_by(&extension.lock_ids),
+            |found, now_ms| Ok(extend::decide(extension, &found.locks()?, now_ms)),
+        )
         .await
     }
 
@@ -354,7 +393,7 @@ impl FirestoreBackend {
 
     async fn force_release(&self, key: &Key) -> Result<bool, Error> {
         let what = lock_on(key)?;
-        self.transact(&what, |found, now_ms| {
+        self.change(&what, |found, now_ms| {
             Ok(force_release::decide(found.lock()?.as_ref(), now_ms))
         })
         .await
@@ -364,16 +403,17 @@ impl FirestoreBackend {
         let limit = page.checked_limit()?;
         let after = list::after(page.after.as_deref())?;
         // Taken before the read, as for a look-up.
-        let now_ms = self.clock.now_ms();
+        let asked_ms = self.clock.now_ms();
         let found = self.page(after, limit).await?;
+        let now_ms = self.clock.for_read(found.server_time, asked_ms);
         Ok(list::outcome(&found, limit, now_ms))
     }
 
     async fn facts(&self) -> Result<Vec<Facts>, Error> {
         let mut facts = Facts::default();
         let found = self.page(None, 1).await?;
-        if let Some(ms) = found.server_time_ms {
-            facts.add("serverTimeMs", ms);
+        if let Some(time) = found.server_time {
+            facts.add("serverTimeMs", time.at_ms);
         }
         Ok(vec![facts])
     }
@@ -427,11 +467,6 @@ impl Backend for FirestoreBackend {
         // The connection is closed when the last operation that uses it has ended.
         *lock(&self.state) = TransportState::Closed;
     }
-}
-
-/// The time for a decision: the transport's if it has a clock of its own, else the current time of the backend's.
-fn now_ms(found: &Documents, clock: &dyn Clock) -> i64 {
-    found.read_at_ms.unwrap_or_else(|| clock.now_ms())
 }
 
 fn lock_on(key: &Key) -> Result<ReadSet, Error> {

@@ -9,9 +9,8 @@ use tokio::time::{Instant, sleep, timeout_at};
 use super::decision::{Decision, Warning};
 use super::error::{Failure, TransactionStep, timed_out};
 use super::transport::{Documents, ReadSet, Transport};
-use crate::error::Error;
 use crate::random;
-use crate::sending::sending_now;
+use crate::text::error::Error;
 
 /// The longest wait after the first conflict. It doubles with each further one, up to [`LONGEST_WAIT`].
 const FIRST_WAIT: Duration = Duration::from_millis(10);
@@ -95,8 +94,6 @@ async fn attempt<T>(
         transport,
         id: begun.transaction,
     };
-    // What is written counts from the time that this takes.
-    sending_now();
     let mut decision = decide(&begun.found)?;
     if decision.writes.is_empty() {
         return Ok(Ok(decision));

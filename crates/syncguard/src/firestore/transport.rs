@@ -2,14 +2,15 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Instant;
 
 use async_trait::async_trait;
 
 use super::decision::Write;
 use super::documents::{CounterDocument, Field, LockDocument, LockState, MarkDocument, malformed};
 use super::error::Failure;
-use crate::due::DoneMark;
-use crate::error::Error;
+use crate::text::error::Error;
+use crate::values::due::DoneMark;
 use crate::waiting::wakeups::Watch;
 
 /// Reads and writes in one database.
@@ -76,6 +77,17 @@ pub enum ReadSet {
     },
 }
 
+/// The time on Firestore's clock at some moment after a request was sent, and before its answer was there.
+#[derive(Debug, Clone, Copy)]
+pub struct ServerTime {
+    /// Milliseconds since the Unix epoch.
+    pub at_ms: i64,
+    /// When the request was sent.
+    pub asked: Instant,
+    /// What the transport's own clock showed when the answer was there, if it has one; else the backend's clock is used.
+    pub own_ms: Option<i64>,
+}
+
 /// A transaction that has started.
 pub struct StartedTransaction {
     /// Its id, which the transport chooses; never empty.
@@ -95,6 +107,8 @@ pub struct Documents {
     /// the backend's clock is used. Outside of a transaction it is the time before the read. Inside one it is the time
     /// after the read, because there the commit fails if something has changed in between.
     pub read_at_ms: Option<i64>,
+    /// What the answer has shown of Firestore's clock. Without it, nobody sees that the clock which decides is wrong.
+    pub server_time: Option<ServerTime>,
 }
 
 /// Some documents of the collection of locks.
@@ -102,8 +116,8 @@ pub struct Documents {
 pub struct Page {
     /// The documents, in the order of their ids.
     pub documents: Vec<Document>,
-    /// The time on Firestore's clock at which they were read, in milliseconds since the Unix epoch.
-    pub server_time_ms: Option<i64>,
+    /// What the answer has shown of Firestore's clock.
+    pub server_time: Option<ServerTime>,
 }
 
 /// A document, reduced to what locks use of it.

@@ -7,13 +7,12 @@ use tokio::task::{JoinHandle, yield_now};
 use tokio::time::sleep;
 
 use super::*;
-use crate::backend::Capabilities;
-use crate::fence::Fence;
-use crate::outcome::{Absence, Grant, Outcome};
-use crate::request::Operation;
-use crate::sending::before_sending;
-use crate::time::TimeAuthority;
-use crate::work::Work;
+use crate::asking::outcome::{Absence, Grant, Outcome};
+use crate::asking::request::{Operation, ReleaseRequest};
+use crate::background::backend::Capabilities;
+use crate::background::work::Work;
+use crate::values::fence::Fence;
+use crate::values::time::TimeAuthority;
 
 /// Whether an operation does what it is to do, or fails.
 type Answer = oneshot::Receiver<Result<(), Error>>;
@@ -69,7 +68,7 @@ impl Store {
     async fn acquire(&self, request: &AcquireRequest) -> Result<AcquireOutcome, Error> {
         self.acquisitions.fetch_add(1, SeqCst);
         if self.has_no_connection.load(SeqCst) {
-            before_sending(pending::<()>()).await;
+            request.sending.before(pending::<()>()).await;
         }
         self.is_free.store(true, SeqCst);
         let answer = self.answer().await;
@@ -86,6 +85,7 @@ impl Store {
             None => Ok(AcquireOutcome::Locked {
                 claim: 0,
                 free_in: None,
+                labels: crate::values::labels::Labels::default(),
             }),
         }
     }
@@ -258,6 +258,7 @@ async fn an_answer_that_is_lost_is_undone() {
 const A_SECOND: CallOptions = CallOptions {
     timeout: Some(Duration::from_secs(1)),
     lasts: None,
+    hold_until: None,
     keys: Batch::new_const(),
 };
 
@@ -343,7 +344,8 @@ fn a_call_takes_less_than_a_kilobyte() {
     let released = ReleaseRequest::from(request.lock_ids());
     let operation = Operation::Release(released.clone());
     let call = || CallOptions::DEFAULT;
-    let release = release(&backend, &operation, &released, call(), pending());
+    let freeing = Box::new(Freeing::new(released, None));
+    let release = release(&backend, freeing, call(), pending());
     assert!(size_of_val(&release) < 1024);
     let again = request.clone();
     let acquired = acquire(&backend, request, call(), pending());

@@ -1,9 +1,10 @@
-//! How a lock, or several, are taken: which statements are tried in which order, until nobody comes between.
+//! How a lock, or several, are acquired: which statements are tried in which order, until nobody comes between.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use tokio::time::Instant;
+use tokio_postgres::error::SqlState;
 
 use super::backend::{Executor, PostgresBackend};
 use super::connection::quota::Subject;
@@ -14,11 +15,10 @@ use super::operations::acquire_all::Claimed;
 use super::operations::labels::StoredLabels;
 use super::operations::{acquire, acquire_all, mark};
 use super::statement::{Plan, Row};
-use crate::claim::Claim;
-use crate::due::Due;
-use crate::error::{Error, ErrorKind};
-use crate::outcome::AcquireOutcome;
-use crate::request::{AcquireRequest, Limit};
+use crate::asking::outcome::AcquireOutcome;
+use crate::asking::request::{AcquireRequest, Limit};
+use crate::text::error::{Error, ErrorKind};
+use crate::values::claim::Claim;
 
 impl PostgresBackend {
     /// What a statement that stores labels gives; `None` if the table of locks is older than they are. Then the lock is
@@ -33,7 +33,7 @@ impl PostgresBackend {
             return None;
         }
         match executor.runner.try_run(subjects, plan).await {
-            Err(failure) if failure.state() == Some("42703") => {
+            Err(failure) if failure.state() == Some(&SqlState::UNDEFINED_COLUMN) => {
                 self.unlabelled.store(true, Ordering::Relaxed);
                 None
             }
@@ -41,7 +41,7 @@ impl PostgresBackend {
         }
     }
 
-    /// Tries to take one lock.
+    /// Tries to acquire one lock.
     async fn try_one(
         &self,
         executor: &Executor,
@@ -54,13 +54,17 @@ impl PostgresBackend {
         let subjects = [Subject::Key(&names.lock)];
         if !request.labels.is_empty() {
             let labels = StoredLabels::of(&request.labels, Some(&claim.lock_id));
-            let plan = acquire.plan(claim, ttl, names, due, Some(&labels));
+            let plan = acquire
+                .plan(claim, ttl, names, due, Some(&labels))
+                .noted_in(&request.sending);
             if let Some(answer) = self.labelled(executor, &subjects, &plan).await {
                 return acquire::outcome(claim, answer?.as_ref());
             }
         }
         if due.is_some() {
-            let plan = acquire.plan(claim, ttl, names, due, None);
+            let plan = acquire
+                .plan(claim, ttl, names, due, None)
+                .noted_in(&request.sending);
             let answer = executor.runner.try_run(&subjects, &plan).await;
             let row = answer.map_err(|failure| {
                 // The column that is missing may be none of labels.
@@ -73,11 +77,13 @@ impl PostgresBackend {
         if let Some(outcome) = executor.acquisitions.join(named).await? {
             return Ok(Attempted::Done(outcome));
         }
-        let plan = acquire.plan(claim, ttl, names, None, None);
+        let plan = acquire
+            .plan(claim, ttl, names, None, None)
+            .noted_in(&request.sending);
         acquire::outcome(claim, executor.runner.run(&subjects, &plan).await?.as_ref())
     }
 
-    /// Tries to take all that is claimed; `None` if somebody else came between.
+    /// Tries to acquire all that is claimed; `None` if somebody else came between.
     async fn try_all(
         &self,
         executor: &Executor,
@@ -91,19 +97,23 @@ impl PostgresBackend {
         let mut answer = None;
         if !request.labels.is_empty() {
             let labels = StoredLabels::of(&request.labels, None);
-            let plan = acquire.plan(&claimed, ttl, Some(&labels));
+            let plan = acquire
+                .plan(&claimed, ttl, Some(&labels))
+                .noted_in(&request.sending);
             answer = self.labelled(executor, &subjects, &plan).await;
         }
         let answer = match answer {
             Some(answer) => answer,
             None => {
-                let plan = acquire.plan(&claimed, ttl, None);
+                let plan = acquire.plan(&claimed, ttl, None).noted_in(&request.sending);
                 executor.runner.try_run(&subjects, &plan).await
             }
         };
         match answer {
             // The statement has found, while it wrote, a lock that was written beside its counter.
-            Err(failure) if failure.state() == Some("22P02") => Ok(None),
+            Err(failure) if failure.state() == Some(&SqlState::INVALID_TEXT_REPRESENTATION) => {
+                Ok(None)
+            }
             answer => acquire_all::outcome(claims, answer?.as_ref()),
         }
     }
@@ -121,23 +131,23 @@ impl PostgresBackend {
         };
         loop {
             let attempted = match &one {
-                Some((claim, names)) => self.try_one(executor, request, claim, names).await?,
-                None => Attempted::Expired,
+                Some((claim, names)) => Some(self.try_one(executor, request, claim, names).await?),
+                None => None,
             };
             let outcome = match attempted {
-                Attempted::Done(outcome) => Some(outcome),
-                Attempted::Overtaken => None,
-                Attempted::Expired => {
+                Some(Attempted::Done(outcome)) => Some(outcome),
+                Some(Attempted::Overtaken) => None,
+                // One that has expired is taken over by the statement that acquires several.
+                Some(Attempted::Expired) | None => {
                     let outcome = Box::pin(self.try_all(executor, request)).await?;
                     match (&request.due, &one, outcome) {
                         (
-                            Some(due),
+                            Some(_),
                             Some((_, names)),
                             Some(outcome @ AcquireOutcome::Acquired(_)),
                         ) => {
-                            let held =
-                                Box::pin(self.while_due(executor, request, due, names, outcome));
-                            // The lock is taken: after a failure it has to be given back.
+                            let held = Box::pin(self.while_due(executor, request, names, outcome));
+                            // The lock is acquired: after a failure it has to be given back.
                             Some(held.await.map_err(Error::with_unknown_outcome)?)
                         }
                         (_, _, outcome) => outcome,
@@ -158,12 +168,12 @@ impl PostgresBackend {
         &self,
         executor: &Executor,
         request: &AcquireRequest,
-        due: &Due,
         names: &PrimaryKeys,
         outcome: AcquireOutcome,
     ) -> Result<AcquireOutcome, Error> {
-        match self.read_mark(executor, names).await? {
-            Some(mark) if !due.is_after(&mark.due) => {
+        let mark = self.read_mark(executor, names).await?;
+        match mark.zip(request.due.as_ref()) {
+            Some((mark, due)) if !due.is_after(&mark.due) => {
                 self.release_alone(executor, &request.lock_ids()).await?;
                 Ok(AcquireOutcome::Done(mark))
             }

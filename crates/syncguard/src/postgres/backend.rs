@@ -8,6 +8,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use super::blocked::Blocked;
+use super::changes;
 use super::config::PostgresConfig;
 use super::connection::quota::{self, Subject};
 use super::connection::shared::{PostgresConnection, TransportInUse};
@@ -28,21 +29,21 @@ use super::schema;
 use super::statement::{Row, Transport};
 use super::tables::Tables;
 use super::wakeups::notify::watched_name;
-use crate::backend::{Backend, Capabilities, DEFAULT_OPERATION_TIMEOUT};
-use crate::batch::Batch;
-use crate::check::LockCheck;
-use crate::claim::Claim;
-use crate::due::{DoneMark, MarkChange};
-use crate::error::Error;
-use crate::inspection::{Facts, LockPage, LockRecord, Lookup, PageRequest};
-use crate::key::Key;
-use crate::lock_id::LockId;
-use crate::outcome::{ExtendOutcome, Outcome, ReleaseOutcome};
-use crate::request::{Extension, Finish, Operation, runs_no_scripts};
-use crate::shared::Lease;
-use crate::time::TimeAuthority;
+use crate::asking::check::LockCheck;
+use crate::asking::inspection::{Facts, LockPage, LockRecord, Lookup, PageRequest};
+use crate::asking::outcome::{ExtendOutcome, Outcome, ReleaseOutcome};
+use crate::asking::request::{Extension, Finish, Operation, runs_no_scripts};
+use crate::background::backend::{Backend, Capabilities, DEFAULT_OPERATION_TIMEOUT};
+use crate::background::work::Work;
+use crate::network::shared::Borrowed;
+use crate::text::error::Error;
+use crate::values::batch::Batch;
+use crate::values::claim::Claim;
+use crate::values::due::{DoneMark, MarkChange};
+use crate::values::key::Key;
+use crate::values::lock_id::LockId;
+use crate::values::time::TimeAuthority;
 use crate::waiting::wakeups::Watch;
-use crate::work::Work;
 
 /// How locks are kept, on whichever connections.
 #[derive(Debug, Clone)]
@@ -114,10 +115,18 @@ pub(super) struct Executor {
     extensions: Arc<Groups<Extensions>>,
 }
 
+impl Executor {
+    /// Fails if row level security may hide what was not found.
+    async fn see_all(&self) -> Result<(), Error> {
+        let transport = self.runner.connections.transport.as_ref();
+        self.runner.row_security.check(transport).await
+    }
+}
+
 /// Locks in PostgreSQL.
 #[derive(Debug)]
 pub struct PostgresBackend {
-    pub(super) executor: Lease<Executor>,
+    pub(super) executor: Borrowed<Executor>,
     pub(super) operations: Operations,
     pub(super) options: PostgresOptions,
     /// Set once the table of locks has turned out to have no column for labels.
@@ -152,15 +161,15 @@ impl PostgresBackend {
 
     fn with(connections: Arc<TransportInUse>, options: PostgresOptions) -> Self {
         let (tables, limit) = (&options.tables, options.operation_timeout);
-        let missing = options.creates_tables.then(|| tables.clone());
-        let runner = Arc::new(StatementRunner::new(connections, missing));
+        let runner = StatementRunner::new(connections, tables, options.creates_tables);
+        let runner = Arc::new(runner);
         let work = Work::default();
         let groups = || (work.clone(), Arc::clone(&runner), limit);
         let acquisitions = Groups::new(groups(), Acquisitions::new(tables));
         let releases = Groups::new(groups(), Releases::new(tables, options.durable_releases));
         let extensions = Groups::new(groups(), Extensions::new(tables));
         Self {
-            executor: Lease::new(Arc::new(Executor {
+            executor: Borrowed::new(Arc::new(Executor {
                 runner,
                 acquisitions: Arc::new(acquisitions),
                 releases: Arc::new(releases),
@@ -178,10 +187,11 @@ impl PostgresBackend {
     ///
     /// Needs the right to create tables in their schema, and no rights if nothing is missing. To older tables
     /// it adds the columns for labels and for what is done once if the role owns them; otherwise it goes without.
+    /// Nobody who works with the tables is kept waiting: a change waits until no long transaction has them open.
     ///
     /// # Errors
     /// `AuthFailed` when rights are missing, `InvalidArgument` for a table name whose index names
-    /// would be too long.
+    /// would be too long, `NetworkTimeout` that names the session if one has the tables open for a minute.
     pub async fn setup_schema(&self) -> Result<(), Error> {
         let _running = self.work.start()?;
         let executor = self.executor.get()?;
@@ -189,7 +199,7 @@ impl PostgresBackend {
         let set_up = schema::setup(transport, &self.options.tables);
         let labelled = tokio::time::timeout(schema::TIMEOUT, set_up)
             .await
-            .map_err(|_| schema::timed_out())??;
+            .map_err(|_| changes::timed_out())??;
         self.unlabelled.store(!labelled, Ordering::Relaxed);
         Ok(())
     }
@@ -314,23 +324,29 @@ impl PostgresBackend {
         let name = lock_name(key)?;
         let plan = self.operations.is_locked.plan(&name);
         // Without a subject: a statement that only reads waits for no row lock.
-        is_locked::outcome(executor.runner.run(&[], &plan).await?.as_ref())
+        match is_locked::outcome(executor.runner.run(&[], &plan).await?.as_ref())? {
+            Some(is_locked) => Ok(is_locked),
+            None => executor.see_all().await.map(|()| false),
+        }
     }
 
     async fn lookup(&self, lookup: &Lookup) -> Result<Option<LockRecord>, Error> {
         let executor = self.executor.get()?;
-        match lookup {
+        let (row, lock_id) = match lookup {
             Lookup::Key(key) => {
                 let name = lock_name(key)?;
                 let plan = self.operations.lookup.plan_by_key(&name);
-                let row = executor.runner.run(&[], &plan).await?;
-                lookup::outcome(row.as_ref(), None)
+                (executor.runner.run(&[], &plan).await?, None)
             }
             Lookup::LockId(lock_id) => {
                 let plan = self.operations.lookup.plan_by_lock_id(lock_id);
-                let row = executor.runner.run(&[], &plan).await?;
-                lookup::outcome(row.as_ref(), Some(lock_id))
+                (executor.runner.run(&[], &plan).await?, Some(lock_id))
             }
+        };
+        match row {
+            // The row says nothing but that there is row level security.
+            Some(row) if row.first() == Some(&None) => executor.see_all().await.map(|()| None),
+            row => lookup::outcome(row.as_ref(), lock_id),
         }
     }
 
@@ -348,7 +364,12 @@ impl PostgresBackend {
         let executor = self.executor.get()?;
         let statement = list::statement(&self.options.tables);
         let plan = list::plan(&statement, page)?;
-        list::outcome(executor.runner.run(&[], &plan).await?.as_ref(), page.limit)
+        let row = executor.runner.run(&[], &plan).await?;
+        let found = list::outcome(row.as_ref(), page.limit)?;
+        if found.locks.is_empty() {
+            executor.see_all().await?;
+        }
+        Ok(found)
     }
 
     async fn facts(&self) -> Result<Vec<Facts>, Error> {

@@ -13,13 +13,16 @@ use super::names;
 use super::runner::StatementRunner;
 use super::statement::{Param, Statement};
 use super::tables::Tables;
-use crate::claim::Claim;
-use crate::error::{Error, ErrorKind};
-use crate::request::Limit;
-use crate::sending::Sending;
+use crate::asking::request::Limit;
+use crate::text::error::{Error, ErrorKind};
+use crate::values::claim::Claim;
 
 /// How long a look may take.
 const LONGEST_LOOK: Duration = Duration::from_secs(1);
+
+/// What is said of a process that has committed, and whose commit no standby confirms.
+const SYNC_REP: &str = "has written this lock and waits for a synchronous standby to confirm it (wait_event SyncRep): see \
+                        synchronous_standby_names, and pg_stat_replication for who is connected";
 
 /// Looks at what operations wait for.
 #[derive(Debug)]
@@ -33,7 +36,7 @@ pub(super) struct Blocked {
 /// A look at one kind of obstacle.
 #[derive(Debug)]
 struct ObstacleQuery {
-    /// Takes a JSON array of names, and gives the number of a server process.
+    /// Takes a JSON array of names, and gives the number of a server process, and what it waits for itself.
     statement: Statement,
     /// What is said of that process.
     words: &'static str,
@@ -41,7 +44,7 @@ struct ObstacleQuery {
 
 impl Blocked {
     pub(super) fn new(tables: &Tables) -> Self {
-        let statement = |sql| Statement::new(sql, tables, &["process"]);
+        let statement = |sql| Statement::new(sql, tables, &["process", "wait_event"]);
         Self {
             keys: ObstacleQuery {
                 statement: statement(include_str!("blocked.sql")),
@@ -57,7 +60,7 @@ impl Blocked {
         }
     }
 
-    /// The answer of `attempt` to take what is claimed. When most of its time is over, or the server has ended it, a look
+    /// The answer of `attempt` to acquire what is claimed. When most of its time is over, or the server has ended it, a look
     /// is taken at what it waits for: see [`Limit::waits_for`]. The look changes nothing but the words of an error.
     pub(super) async fn watch<T>(
         &self,
@@ -104,6 +107,10 @@ impl Blocked {
         }
     }
 
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "what is watched, and how to look at it"
+    )]
     async fn watch_for<T>(
         &self,
         runner: &StatementRunner,
@@ -114,9 +121,8 @@ impl Blocked {
     ) -> Result<T, Error> {
         let mut attempt = pin!(attempt);
         let patience = limit.at.saturating_duration_since(Instant::now()) * 3 / 4;
-        // Boxed because they are rare: otherwise the future of every operation would be as large. What a look sends is not
-        // the operation, which the server may carry out while the look waits for a connection.
-        let take = || Box::pin(Sending::default().of(self.take(runner, look, names(), limit)));
+        // Boxed because they are rare: otherwise the future of every operation would be as large.
+        let take = || Box::pin(self.take(runner, look, names(), limit));
         let answer = match timeout(patience, &mut attempt).await {
             Ok(answer) => answer,
             Err(_) => tokio::select! {
@@ -155,7 +161,10 @@ impl Blocked {
         if let Ok(Ok(Some(row))) = found
             && let Some(Some(process)) = row.first()
         {
-            let words = look.words;
+            let words = match row.get(1) {
+                Some(Some(event)) if event == "SyncRep" => SYNC_REP,
+                _ => look.words,
+            };
             let _ = limit
                 .waits_for
                 .set(format!("the server process {process} {words}"));

@@ -2,7 +2,7 @@
 --
 -- A session that keeps the advisory lock of a key between its statements, or in a transaction that is not one of
 -- ours: those take much less than a second. (Of other roles' sessions, the server may not tell when they began.)
-SELECT held.pid::text AS process
+SELECT held.pid::text AS process, session.wait_event AS wait_event
 FROM pg_locks held LEFT JOIN pg_stat_activity session ON session.pid = held.pid
 WHERE held.locktype = 'advisory'
   AND held.granted

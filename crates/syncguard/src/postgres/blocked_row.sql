@@ -2,7 +2,9 @@
 --
 -- A transaction that has locked the row of one of these locks. Who waits for it in the server shows where by a lock on the
 -- tuple, which only the first of those has.
-SELECT holder::text AS process
+SELECT
+  holder::text AS process,
+  (SELECT session.wait_event FROM pg_stat_activity AS session WHERE session.pid = holder) AS wait_event
 FROM {locks} AS lock
   JOIN pg_locks AS waiting ON waiting.locktype = 'tuple'
     AND waiting.granted

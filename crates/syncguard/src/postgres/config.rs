@@ -6,10 +6,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::options;
-use crate::error::Error;
-use crate::keepalive::Keepalive;
-use crate::login::{Login, LoginSource};
-use crate::tls::DefaultRoots;
+use crate::network::keepalive::Keepalive;
+use crate::network::login::{Login, LoginSource};
+use crate::network::tls::DefaultRoots;
+use crate::text::error::Error;
 
 /// The port if none is given.
 pub(super) const DEFAULT_PORT: u16 = 5432;
@@ -19,7 +19,8 @@ pub(super) const DEFAULT_PORT: u16 = 5432;
 /// [`from_url`](Self::from_url) and [`from_env`](Self::from_env) fill it the way `psql` does.
 #[derive(Clone)]
 pub struct PostgresConfig {
-    /// Servers, tried in order until one accepts writes. An empty list means this machine.
+    /// Servers, tried in order until one accepts writes. An empty list means this machine. Of several, those that are not in
+    /// use are asked, at most once a second, whether they have been promoted (docs/postgres.md, "When a standby is promoted").
     pub hosts: Vec<Host>,
     /// The role. Default: the name of the operating system's user.
     pub user: Option<String>,

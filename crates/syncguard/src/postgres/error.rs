@@ -4,18 +4,18 @@ use std::error::Error as StdError;
 use std::io;
 
 use deadpool::managed::PoolError;
-use tokio_postgres::error::Severity;
+use tokio_postgres::error::{Severity, SqlState};
 
 use super::config::Host;
 use super::connection::arrivals::SessionEnd;
 use super::fault::{Fault, classify};
-use crate::error::Error;
+use crate::text::error::Error;
 
 /// The error of a transport: an [`Error`] for the caller, and what the backend needs to decide how to go on.
 #[derive(Debug)]
 pub struct Failure {
     error: Error,
-    state: Option<[u8; 5]>,
+    state: Option<SqlState>,
 }
 
 impl Failure {
@@ -28,11 +28,13 @@ impl Failure {
         let is_error = match severity {
             Some("ERROR") => true,
             Some("FATAL" | "PANIC") => false,
-            _ => [
-                "0A", "22", "23", "25006", "26", "40", "42", "53", "54", "55P03",
-            ]
-            .iter()
-            .any(|of| state.starts_with(of)),
+            _ => {
+                ["0A", "22", "23", "26", "40", "42", "53", "54"].contains(&class(state))
+                    || matches!(
+                        SqlState::from_code(state),
+                        SqlState::READ_ONLY_SQL_TRANSACTION | SqlState::LOCK_NOT_AVAILABLE
+                    )
+            }
         };
         let failure = Self::new(Fault::State(state));
         if proves_rollback(state, is_error) {
@@ -46,11 +48,11 @@ impl Failure {
     pub fn new(fault: Fault<'_>) -> Self {
         let (kind, message) = classify(fault);
         let state = match fault {
-            Fault::State(state) => <[u8; 5]>::try_from(state.as_bytes()).ok(),
+            Fault::State(state) if state.len() == 5 => Some(SqlState::from_code(state)),
             _ => None,
         };
-        let error = match state.and(fault.state()) {
-            Some(state) => Error::new(kind, format!("{message} (SQLSTATE {state})")),
+        let error = match &state {
+            Some(state) => Error::new(kind, format!("{message} (SQLSTATE {})", state.code())),
             None => Error::new(kind, message),
         };
         Self { error, state }
@@ -104,11 +106,22 @@ impl Failure {
         Self { error, state: None }
     }
 
+    /// The same failure, and what another host has failed with.
+    #[must_use]
+    pub(super) fn after(mut self, other: &Self) -> Self {
+        let words = format!("another host: {}", other.error.message());
+        self.error = self.error.followed_by(&words);
+        self
+    }
+
     /// The SQLSTATE, if the server reported one.
-    pub fn state(&self) -> Option<&str> {
-        self.state
-            .as_ref()
-            .and_then(|state| std::str::from_utf8(state).ok())
+    pub fn state(&self) -> Option<&SqlState> {
+        self.state.as_ref()
+    }
+
+    /// The class of its SQLSTATE: the first two characters.
+    pub(super) fn class(&self) -> Option<&str> {
+        self.state().map(|state| class(state.code()))
     }
 
     /// The error for the caller.
@@ -124,22 +137,38 @@ impl Failure {
     /// Whether the statement was refused perhaps only because it wakes those who wait: for lack of the right to the
     /// function, of the function itself, or of room for more notifications.
     pub(super) fn may_be_about_telling(&self) -> bool {
-        self.is_refusal() && matches!(self.state(), Some("42501" | "42883" | "54000"))
+        self.is_refusal()
+            && matches!(
+                self.state(),
+                Some(
+                    &(SqlState::INSUFFICIENT_PRIVILEGE
+                        | SqlState::UNDEFINED_FUNCTION
+                        | SqlState::PROGRAM_LIMIT_EXCEEDED)
+                )
+            )
     }
 
     /// Whether a session that was being set up may have been refused because of the settings that it was to start with:
     /// poolers give various states for that, so it is whatever is not about connections, rights or the server's state.
     pub(super) fn may_be_about_settings(&self) -> bool {
         let others = ["08", "25", "28", "3D", "53", "57", "58"];
-        self.state()
-            .is_some_and(|state| state == "08P01" || !others.iter().any(|of| state.starts_with(of)))
+        self.state() == Some(&SqlState::PROTOCOL_VIOLATION)
+            || self.class().is_some_and(|class| !others.contains(&class))
     }
 
     /// Whether the transaction was rolled back for a reason that another try may not meet:
     /// a serialization failure or a deadlock, or a prepared statement that a pooler mislaid.
     pub fn is_rolled_back_by_chance(&self) -> bool {
         !self.error.is_outcome_unknown()
-            && matches!(self.state(), Some("40001" | "40P01" | "26000" | "42P05"))
+            && matches!(
+                self.state(),
+                Some(
+                    &(SqlState::T_R_SERIALIZATION_FAILURE
+                        | SqlState::T_R_DEADLOCK_DETECTED
+                        | SqlState::UNDEFINED_PSTATEMENT
+                        | SqlState::DUPLICATE_PSTATEMENT)
+                )
+            )
     }
 }
 
@@ -160,8 +189,8 @@ fn reported(error: &tokio_postgres::Error) -> Option<(Failure, Option<Severity>)
         let state = db.code().code();
         let failure = Failure::new(Fault::State(state));
         // The messages of these classes quote values, so their words are left out.
-        let failure = match state.get(..2) {
-            Some("22" | "23") => failure,
+        let failure = match class(state) {
+            "22" | "23" => failure,
             _ => failure.with_source(ServerMessage(db.message().to_owned())),
         };
         (failure, db.parsed_severity())
@@ -188,9 +217,13 @@ impl Failure {
     pub fn leaves_session_usable(error: &tokio_postgres::Error) -> bool {
         error.as_db_error().is_some_and(|db| {
             matches!(db.parsed_severity(), Some(Severity::Error))
-                && !matches!(db.code().code(), "25006" | "26000" | "42P05")
-                && !db.code().code().starts_with("0A")
-                && !db.code().code().starts_with("XX")
+                && !matches!(
+                    db.code(),
+                    &(SqlState::READ_ONLY_SQL_TRANSACTION
+                        | SqlState::UNDEFINED_PSTATEMENT
+                        | SqlState::DUPLICATE_PSTATEMENT)
+                )
+                && !["0A", "XX"].contains(&class(db.code().code()))
         })
     }
 }
@@ -199,7 +232,7 @@ impl Failure {
 /// was ended, if that was from this side.
 pub(super) fn failure(error: &tokio_postgres::Error, end: Option<SessionEnd>) -> Failure {
     if let Some((failure, severity)) = reported(error) {
-        let state = failure.state().unwrap_or_default();
+        let state = failure.state().map_or("", SqlState::code);
         return if proves_rollback(state, severity == Some(Severity::Error)) {
             failure
         } else {
@@ -252,6 +285,11 @@ fn fault_of_connecting(error: &tokio_postgres::Error, end: Option<SessionEnd>) -
         _ if error.to_string().contains("unexpected message") => Fault::Foreign,
         _ => Fault::Session,
     }
+}
+
+/// The class of an SQLSTATE: its first two characters.
+fn class(state: &str) -> &str {
+    state.get(..2).unwrap_or_default()
 }
 
 /// Whether an error proves that a statement, which was a transaction of its own, was rolled back. In doubt, it

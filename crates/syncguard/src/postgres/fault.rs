@@ -2,7 +2,9 @@
 
 use std::io;
 
-use crate::error::ErrorKind;
+use tokio_postgres::error::SqlState;
+
+use crate::text::error::ErrorKind;
 
 /// A failure, reduced to what decides its kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,6 +34,8 @@ pub enum Fault<'a> {
     Silent,
     /// A reply that is larger than any that locks need.
     Oversized,
+    /// The server was the primary before another host was promoted, and goes on accepting writes.
+    FormerPrimary,
     /// All connections of the pool were busy for too long.
     PoolExhausted,
     /// The backend has been closed.
@@ -87,6 +91,10 @@ pub fn classify(fault: Fault<'_>) -> (ErrorKind, &'static str) {
             NetworkTimeout,
             "the connection has gone silent, while the server answers on another one",
         ),
+        Fault::FormerPrimary => (
+            ServiceUnavailable,
+            "the server is a former primary: another host has been promoted since, on a later timeline",
+        ),
         Fault::Oversized => (Internal, "the server's reply does not end"),
         Fault::Session => (
             AuthFailed,
@@ -101,61 +109,71 @@ pub fn classify(fault: Fault<'_>) -> (ErrorKind, &'static str) {
     }
 }
 
+#[expect(clippy::too_many_lines, reason = "a table: one arm per state")]
 fn classify_state(state: &str) -> (ErrorKind, &'static str) {
     use ErrorKind::*;
-    match state {
-        "25006" => (
+    match SqlState::from_code(state) {
+        SqlState::READ_ONLY_SQL_TRANSACTION => (
             ServiceUnavailable,
-            "the server is read-only: a standby, or a primary that accepts no writes",
+            "the server is read-only: a standby, a primary that accepts no writes, or \
+             default_transaction_read_only is on for this user, this database or the whole server",
         ),
-        "26000" | "42P05" => (
+        SqlState::UNDEFINED_PSTATEMENT | SqlState::DUPLICATE_PSTATEMENT => (
             InvalidArgument,
             "a prepared statement was lost: behind a pooler in transaction mode, set prepare to false",
         ),
-        "3D000" => (InvalidArgument, "the database does not exist"),
-        "3F000" => (
+        SqlState::UNDEFINED_DATABASE => (InvalidArgument, "the database does not exist"),
+        SqlState::UNDEFINED_SCHEMA => (
             InvalidArgument,
             "there is no schema for the lock tables: check search_path",
         ),
-        "42501" => (AuthFailed, "permission denied for the lock tables"),
-        "42P01" => (
+        SqlState::INSUFFICIENT_PRIVILEGE => (AuthFailed, "permission denied for the lock tables"),
+        SqlState::UNDEFINED_TABLE => (
             InvalidArgument,
             "a lock table does not exist: create it by setupSchema() or `npx syncguard setup`, or check \
              tableName and fenceTableName",
         ),
-        "42601" => (
+        SqlState::SYNTAX_ERROR => (
             InvalidArgument,
             "the server does not understand the statements of the locks: PostgreSQL 12 or later is needed",
         ),
-        "42703" | "42804" | "42P10" => (
+        SqlState::UNDEFINED_COLUMN
+        | SqlState::DATATYPE_MISMATCH
+        | SqlState::INVALID_COLUMN_REFERENCE => (
             InvalidArgument,
             "a lock table does not have the columns or indexes it needs: run setupSchema() or \
              `npx syncguard setup`",
         ),
-        "53300" => (
+        SqlState::TOO_MANY_CONNECTIONS => (
             ServiceUnavailable,
             "the server has no connection left: raise max_connections or make pools smaller",
         ),
-        "53400" => (ServiceUnavailable, "a limit of the server is reached"),
-        "55P03" => (
+        SqlState::CONFIGURATION_LIMIT_EXCEEDED => {
+            (ServiceUnavailable, "a limit of the server is reached")
+        }
+        SqlState::LOCK_NOT_AVAILABLE => (
             NetworkTimeout,
             "another session holds the lock's row for longer than lock_timeout",
         ),
-        "57014" => (
+        SqlState::QUERY_CANCELED => (
             NetworkTimeout,
             "the server ended the statement: statement_timeout was over, or somebody cancelled it",
         ),
-        "57P01" | "57P02" => (ServiceUnavailable, "the server is shutting down"),
-        "57P03" => (
+        SqlState::ADMIN_SHUTDOWN | SqlState::CRASH_SHUTDOWN => {
+            (ServiceUnavailable, "the server is shutting down")
+        }
+        SqlState::CANNOT_CONNECT_NOW => (
             ServiceUnavailable,
             "the server is starting, stopping or recovering",
         ),
-        "57P04" => (ServiceUnavailable, "the database was dropped"),
-        "25P02" | "25P03" => (
+        SqlState::DATABASE_DROPPED => (ServiceUnavailable, "the database was dropped"),
+        SqlState::IN_FAILED_SQL_TRANSACTION | SqlState::IDLE_IN_TRANSACTION_SESSION_TIMEOUT => (
             ServiceUnavailable,
             "the session was in a failed transaction",
         ),
-        "58000" | "58030" => (ServiceUnavailable, "the server's file system failed"),
+        SqlState::SYSTEM_ERROR | SqlState::IO_ERROR => {
+            (ServiceUnavailable, "the server's file system failed")
+        }
         _ => match state.get(..2).unwrap_or_default() {
             "08" => (ServiceUnavailable, "the connection failed"),
             "0A" => (
@@ -180,20 +198,12 @@ fn classify_state(state: &str) -> (ErrorKind, &'static str) {
     }
 }
 
-impl<'a> Fault<'a> {
-    pub(super) fn state(self) -> Option<&'a str> {
-        match self {
-            Self::State(state) => Some(state),
-            _ => None,
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
+    #[expect(clippy::too_many_lines, reason = "a table: one row per fault")]
     fn faults_have_kinds() {
         use ErrorKind::*;
         for (fault, kind, words) in [
@@ -263,6 +273,7 @@ mod tests {
             (Fault::NoTls, AuthFailed, "does not speak TLS"),
             (Fault::Foreign, ServiceUnavailable, "protocol"),
             (Fault::Silent, NetworkTimeout, "silent"),
+            (Fault::FormerPrimary, ServiceUnavailable, "promoted"),
             (Fault::Oversized, Internal, "end"),
             (Fault::PoolExhausted, RateLimited, "busy"),
             (Fault::PoolClosed, Aborted, "closed"),

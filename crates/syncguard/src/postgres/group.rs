@@ -16,11 +16,11 @@ use tokio::time::timeout;
 use super::connection::quota::rows;
 use super::runner::StatementRunner;
 use super::statement::{Plan, Row};
-use crate::batch::Batch;
-use crate::error::{Error, ErrorKind};
-use crate::lock_id::LockId;
+use crate::background::work::Work;
 use crate::mutex::lock;
-use crate::work::Work;
+use crate::text::error::{Error, ErrorKind};
+use crate::values::batch::Batch;
+use crate::values::lock_id::LockId;
 
 /// The most members of a group. It keeps the transaction short, and the advisory locks of many processes' groups
 /// within the server's lock table, which has some 6,000 entries.
@@ -254,7 +254,7 @@ mod tests {
     use super::super::operations::acquire::Acquisitions;
     use super::super::operations::release::Releases;
     use super::*;
-    use crate::outcome::{Absence, AcquireOutcome, ReleaseOutcome};
+    use crate::asking::outcome::{Absence, AcquireOutcome, ReleaseOutcome};
 
     const ID: &str = "AAAAAAAAAAAAAAAAAAAAAA";
 
@@ -274,7 +274,13 @@ mod tests {
         let two = row(&format!("{ID} locked 1500,BBBBBBBBBBBBBBBBBBBBBB locked 1"));
         let found = Acquisitions::told(Some(&two)).unwrap();
         let free_in = Some(Duration::from_millis(1500));
-        assert_eq!(found[ID], AcquireOutcome::Locked { claim: 0, free_in });
+        let labels = crate::values::labels::Labels::default();
+        let locked = AcquireOutcome::Locked {
+            claim: 0,
+            free_in,
+            labels,
+        };
+        assert_eq!(found[ID], locked);
         assert!(found.len() == 2 && found["BBBBBBBBBBBBBBBBBBBBBB"].is_locked());
         let two = row(&format!("{ID} released,BBBBBBBBBBBBBBBBBBBBBB expired"));
         let found = Releases::told(Some(&two)).unwrap();

@@ -16,7 +16,7 @@
 //! An acquisition may be repeated with the same lock id, for example after an answer was lost. Its answer is the
 //! lock as it was granted: no second fence is spent on it.
 //!
-//! Several locks, and slots, are taken by one statement (`acquire_all.sql`), all or none. It waits for the advisory locks of
+//! Several locks, and slots, are acquired by one statement (`acquire_all.sql`), all or none. It waits for the advisory locks of
 //! all of them, in the order of their hashes, so that no two acquisitions wait for each other. An attempt whose snapshot
 //! turns out to be old, because somebody else was granted one of the locks during the wait, has written nothing and is
 //! repeated. Rows of several locks are locked in the order of their names, by whoever extends, releases or takes them. A
@@ -47,6 +47,7 @@
 mod acquiring;
 mod backend;
 mod blocked;
+mod changes;
 mod config;
 mod connection;
 mod error;
@@ -55,7 +56,9 @@ mod group;
 mod names;
 pub mod operations;
 mod options;
+mod product;
 mod reply;
+mod row_security;
 mod runner;
 mod schema;
 mod statement;
@@ -72,7 +75,7 @@ pub use connection::shared::PostgresConnection;
 pub use error::Failure;
 pub use fault::{Fault, classify};
 pub use names::KEYS;
-pub use operations::check_failure;
+pub use operations::{check_failure, check_further};
 pub use schema::schema_sql;
 pub use statement::{Param, Plan, Row, Statement, Transport};
 pub use tables::Tables;

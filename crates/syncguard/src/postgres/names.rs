@@ -1,8 +1,8 @@
 //! The names under which a key is stored.
 
-use crate::claim::Claim;
-use crate::error::Error;
-use crate::key::{Key, KeySpace};
+use crate::text::error::Error;
+use crate::values::claim::Claim;
+use crate::values::key::{Key, KeySpace};
 
 /// Entries of a B-tree may have 2,704 bytes. The names take less, to leave room for headers and other columns
 /// (docs/format.md, "Storage keys").

@@ -3,9 +3,9 @@
 use std::collections::HashMap;
 
 use super::statement::Row;
-use crate::batch::Batch;
-use crate::error::{Error, ErrorKind};
-use crate::lock_id::LockId;
+use crate::text::error::{Error, ErrorKind};
+use crate::values::batch::Batch;
+use crate::values::lock_id::LockId;
 
 /// The text in `column`.
 pub(super) fn text(row: Option<&Row>, column: usize) -> Result<&str, Error> {

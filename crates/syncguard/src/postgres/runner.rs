@@ -6,16 +6,17 @@ use std::time::Duration;
 
 use tokio::sync::Mutex;
 use tokio::time::sleep;
+use tokio_postgres::error::SqlState;
 
 use super::connection::quota::Subject;
 use super::connection::shared::TransportInUse;
 use super::error::Failure;
+use super::row_security::RowSecurity;
 use super::schema;
 use super::statement::{Plan, Row};
 use super::tables::Tables;
-use crate::error::{Error, ErrorKind};
 use crate::random;
-use crate::sending::before_sending;
+use crate::text::error::{Error, ErrorKind};
 
 /// How often a transaction that lost against another one is tried again, which takes about 3 s.
 const MAX_RETRIES: u32 = 100;
@@ -26,16 +27,18 @@ pub(super) struct StatementRunner {
     pub(super) connections: Arc<TransportInUse>,
     /// Creates missing tables, if this backend does.
     provision: Option<Provision>,
+    pub(super) row_security: RowSecurity,
     /// Set once the server has refused to wake those who wait.
     is_silent: AtomicBool,
 }
 
 impl StatementRunner {
-    /// With `missing`, these tables are created when a statement needs them and they do not exist.
-    pub(super) fn new(connections: Arc<TransportInUse>, missing: Option<Tables>) -> Self {
+    /// If it `creates` tables, that is when a statement needs them and they do not exist.
+    pub(super) fn new(connections: Arc<TransportInUse>, tables: &Tables, creates: bool) -> Self {
         Self {
             connections,
-            provision: missing.map(Provision::new),
+            provision: creates.then(|| Provision::new(tables.clone())),
+            row_security: RowSecurity::new(tables),
             is_silent: AtomicBool::new(false),
         }
     }
@@ -61,7 +64,7 @@ impl StatementRunner {
         plan: &Plan<'_>,
     ) -> Result<Option<Row>, Failure> {
         let _permits = match &self.connections.quotas {
-            Some(quotas) => Some(before_sending(quotas.acquire(subjects)).await),
+            Some(quotas) => Some(plan.sending().before(quotas.acquire(subjects)).await),
             None => None,
         };
         // A statement that waits for its key's permit does not count as one that uses a connection.
@@ -75,8 +78,12 @@ impl StatementRunner {
             let plan = silent.as_ref().unwrap_or(plan);
             match self.connections.transport.run(plan).await {
                 Err(failure)
-                    if let (Some(provision), Some(seen), true, Some("42P01")) =
-                        (&self.provision, seen, may_provide, failure.state()) =>
+                    if let (
+                        Some(provision),
+                        Some(seen),
+                        true,
+                        Some(&SqlState::UNDEFINED_TABLE),
+                    ) = (&self.provision, seen, may_provide, failure.state()) =>
                 {
                     may_provide = false;
                     provision.make(self, seen).await.map_err(Failure::other)?;
@@ -86,7 +93,7 @@ impl StatementRunner {
                         && let Some(without) = plan.silent() =>
                 {
                     // A full queue of notifications passes, and a missing right does not.
-                    is_refused = failure.state() != Some("54000");
+                    is_refused = failure.state() != Some(&SqlState::PROGRAM_LIMIT_EXCEEDED);
                     silent = Some(without);
                 }
                 Err(failure) if failure.is_rolled_back_by_chance() && tries < MAX_RETRIES => {
@@ -94,6 +101,10 @@ impl StatementRunner {
                     let longest_ms = f64::from(1u32 << tries.min(6));
                     sleep(Duration::from_secs_f64(longest_ms * scatter / 1000.0)).await;
                     tries += 1;
+                }
+                Err(failure) if failure.state() == Some(&SqlState::INSUFFICIENT_PRIVILEGE) => {
+                    let transport = self.connections.transport.as_ref();
+                    return Err(Box::pin(self.row_security.explain(transport, failure)).await);
                 }
                 answer => {
                     // If rights on the tables were missing, that has failed as well.
@@ -155,9 +166,9 @@ impl Provision {
 mod tests {
     use super::super::operations::release::Release;
     use super::*;
-    use crate::lock_id::LockId;
     use crate::postgres::fault::Fault;
     use crate::postgres::statement::Transport;
+    use crate::values::lock_id::LockId;
     use async_trait::async_trait;
 
     /// Refuses to wake those who wait, with this SQLSTATE, and notes for each statement whether it would have.
@@ -171,6 +182,9 @@ mod tests {
     #[async_trait]
     impl Transport for Arc<Server> {
         async fn run(&self, plan: &Plan<'_>) -> Result<Option<Row>, Failure> {
+            if plan.statement.sql().contains("row_security_active") {
+                return Ok(Some(vec![None]));
+            }
             let tells = plan.statement.sql().contains("pg_notify");
             self.told.lock().unwrap().push(tells);
             match tells || !self.serves {
@@ -193,11 +207,9 @@ mod tests {
             serves,
         });
         let connections = TransportInUse::new(Arc::new(Arc::clone(&server)));
-        let runner = StatementRunner::new(Arc::new(connections), None);
-        let (release, lock_id) = (
-            Release::new(&Tables::default()),
-            LockId::generate().unwrap(),
-        );
+        let tables = Tables::default();
+        let runner = StatementRunner::new(Arc::new(connections), &tables, false);
+        let (release, lock_id) = (Release::new(&tables), LockId::generate().unwrap());
         let mut succeeds = true;
         for _ in 0..3 {
             let plan = release.plan(&lock_id, false);

@@ -2,12 +2,16 @@
 
 use std::time::Duration;
 
+use tokio_postgres::error::SqlState;
+
+use super::changes::{TableChanges, WaitsFor};
 use super::error::Failure;
+use super::product;
 use super::reply;
 use super::statement::{Param, Statement, Transport};
-use super::tables::{MAX_NAME_BYTES, Tables};
-use crate::error::{Error, ErrorKind};
-use crate::labels::Labels;
+use super::tables::{MAX_NAME_BYTES, Tables, quoted};
+use crate::text::error::{Error, ErrorKind};
+use crate::values::labels::Labels;
 
 const SQL: &str = include_str!("schema.sql");
 
@@ -32,36 +36,38 @@ const MAX_RETRIES: u32 = 10;
 /// How long setting up may take: others may have long transactions on the tables.
 pub(super) const TIMEOUT: Duration = Duration::from_secs(60);
 
-pub(super) fn timed_out() -> Error {
-    Error::new(
-        ErrorKind::NetworkTimeout,
-        "setupSchema took too long: another session may hold the tables",
-    )
-}
-
 /// Creates what is missing. Returns whether there are columns for labels.
 pub(super) async fn setup(transport: &dyn Transport, tables: &Tables) -> Result<bool, Error> {
     let names = IndexNames::new(tables)?;
-    let inspection = inspection(tables);
+    product::ask(transport, tables).await?;
+    let (inspection, quoted) = (inspection(tables), names.quoted());
+    let mut changes = TableChanges::new(transport, tables, &quoted);
     let mut tries = 0;
     let (mut may_label, mut may_mark) = (true, true);
     loop {
-        let there = inspect(transport, &inspection, &names).await?;
-        let sql = match there {
+        let there = inspect(transport, &inspection, &quoted).await?;
+        let (sql, waits_for) = match there {
             SchemaState {
                 complete: false, ..
-            } => names.tables_sql(),
-            SchemaState { named: false, .. } => names.under_lock(NAME_SQL),
+            } => (names.tables_sql(), WaitsFor::Writers),
+            SchemaState { named: false, .. } => (names.under_lock(NAME_SQL), WaitsFor::All),
             SchemaState {
                 labelled: false, ..
-            } if may_label => names.under_lock(&labels_sql()),
-            SchemaState { marked: false, .. } if may_mark => names.under_lock(MARK_SQL),
+            } if may_label => (names.under_lock(&labels_sql()), WaitsFor::All),
+            SchemaState { marked: false, .. } if may_mark => {
+                (names.under_lock(MARK_SQL), WaitsFor::All)
+            }
             there => return Ok(there.labelled),
         };
-        match transport.batch(&sql).await {
-            Ok(()) => {}
+        match changes.make(&sql, waits_for).await {
+            Ok(true) => {}
+            Ok(false) => continue,
             // Only the tables' owner may alter them. Without that right, locks have no labels, and nothing is done once.
-            Err(failure) if there.complete && there.named && failure.state() == Some("42501") => {
+            Err(failure)
+                if there.complete
+                    && there.named
+                    && failure.state() == Some(&SqlState::INSUFFICIENT_PRIVILEGE) =>
+            {
                 match there.labelled || !may_label {
                     true => may_mark = false,
                     false => may_label = false,
@@ -93,7 +99,15 @@ pub fn schema_sql(tables: &Tables) -> Result<String, Error> {
 fn was_made_meanwhile(failure: &Failure) -> bool {
     matches!(
         failure.state(),
-        Some("23505" | "42P07" | "42710" | "42701" | "40001" | "40P01" | "XX000")
+        Some(
+            &(SqlState::UNIQUE_VIOLATION
+                | SqlState::DUPLICATE_TABLE
+                | SqlState::DUPLICATE_OBJECT
+                | SqlState::DUPLICATE_COLUMN
+                | SqlState::T_R_SERIALIZATION_FAILURE
+                | SqlState::T_R_DEADLOCK_DETECTED
+                | SqlState::INTERNAL_ERROR)
+        )
     )
 }
 
@@ -108,10 +122,9 @@ fn inspection(tables: &Tables) -> Statement {
 async fn inspect(
     transport: &dyn Transport,
     inspection: &Statement,
-    names: &IndexNames<'_>,
+    names: &[String],
 ) -> Result<SchemaState, Error> {
-    let params = names.quoted();
-    let plan = inspection.bind(params.iter().map(|name| Param::Text(name)).collect());
+    let plan = inspection.bind(names.iter().map(|name| Param::Text(name)).collect());
     let row = transport.run(&plan).await?;
     let is = |column| Ok::<_, Error>(reply::text(row.as_ref(), column)? == "true");
     Ok(SchemaState {
@@ -191,8 +204,4 @@ impl<'a> IndexNames<'a> {
     fn under_lock(&self, sql: &str) -> String {
         self.tables.write_into(&format!("{LOCK}\n{sql}"))
     }
-}
-
-fn quoted(name: &str) -> String {
-    format!("\"{name}\"")
 }

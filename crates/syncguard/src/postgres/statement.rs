@@ -12,6 +12,7 @@ use async_trait::async_trait;
 use super::error::Failure;
 use super::tables::Tables;
 use super::wakeups::notify;
+use crate::asking::sending::Sending;
 use crate::mutex::lock;
 
 /// One statement for given tables. Each operation declares its own.
@@ -87,6 +88,7 @@ impl Statement {
         Plan {
             statement: self,
             params,
+            sending: Sending::default(),
         }
     }
 }
@@ -133,14 +135,31 @@ pub struct Plan<'a> {
     pub statement: &'a Statement,
     /// Its parameters.
     pub params: Vec<Param<'a>>,
+    sending: Sending,
 }
 
 impl Plan<'_> {
+    /// Notes there when it is sent.
+    pub(super) fn noted_in(self, sending: &Sending) -> Self {
+        Self {
+            sending: sending.clone(),
+            ..self
+        }
+    }
+
+    pub(super) fn sending(&self) -> &Sending {
+        &self.sending
+    }
+
     /// The same without waking those who wait, if it does.
     pub(super) fn silent(&self) -> Option<Self> {
         let statement = self.statement.silent.as_deref()?;
         let params = self.params.clone();
-        Some(Plan { statement, params })
+        Some(Plan {
+            statement,
+            params,
+            sending: self.sending.clone(),
+        })
     }
 }
 

@@ -1,6 +1,6 @@
 //! The names of the two tables.
 
-use crate::error::Error;
+use crate::text::error::Error;
 
 /// PostgreSQL truncates longer names.
 pub(super) const MAX_NAME_BYTES: usize = 63;
@@ -44,8 +44,8 @@ impl Tables {
 
     /// `sql` with `{locks}` and `{fences}` replaced by the quoted names.
     pub(super) fn write_into(&self, sql: &str) -> String {
-        sql.replace("{locks}", &format!("\"{}\"", self.locks))
-            .replace("{fences}", &format!("\"{}\"", self.fences))
+        sql.replace("{locks}", &quoted(&self.locks))
+            .replace("{fences}", &quoted(&self.fences))
     }
 }
 
@@ -56,6 +56,11 @@ impl Default for Tables {
             fences: "syncguard_fence_counters".to_owned(),
         }
     }
+}
+
+/// A plain identifier as it stands in SQL.
+pub(super) fn quoted(name: &str) -> String {
+    format!("\"{name}\"")
 }
 
 fn check(field: &str, name: &str) -> Result<(), Error> {
@@ -79,7 +84,7 @@ fn check(field: &str, name: &str) -> Result<(), Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::error::ErrorKind;
+    use crate::text::error::ErrorKind;
 
     #[test]
     fn only_two_different_plain_names_are_taken() {

@@ -11,7 +11,7 @@ use super::config::{
     TcpSettings, Tls,
 };
 use super::url_names as names;
-use crate::error::Error;
+use crate::text::error::Error;
 
 /// libpq's environment variables, and the URL parameter for which each is the default.
 const VARIABLES: [(&str, &str); 13] = [
@@ -290,7 +290,7 @@ fn decode(part: &str, text: &str) -> Result<String, Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::error::ErrorKind;
+    use crate::text::error::ErrorKind;
 
     fn parse(url: &str) -> Result<PostgresConfig, Error> {
         PostgresConfig::from_url_and(url, |_| None)

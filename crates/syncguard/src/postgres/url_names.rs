@@ -1,7 +1,7 @@
 //! The names of parameters in URLs: those that are read, and those that may be ignored.
 
-use crate::error::Error;
-use crate::suggest::unknown_parameter;
+use crate::text::error::Error;
+use crate::text::suggest::unknown_parameter;
 
 /// The parameters that are read. The last two are refused with some values.
 const READ: &str = "host port user password dbname database application_name options ssl sslmode sslrootcert sslcert \

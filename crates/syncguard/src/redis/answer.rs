@@ -2,7 +2,7 @@
 
 use super::error::{Cause, to_error};
 use super::reply::Reply;
-use crate::error::Error;
+use crate::text::error::Error;
 
 /// What a server says to a call.
 pub(super) enum Answer {
@@ -20,7 +20,8 @@ impl Answer {
     pub(super) fn reply(self, refused: impl FnOnce(&str) -> Error) -> Result<Reply, Error> {
         match self {
             Self::Reply(reply) => Ok(reply),
-            Self::NoScript => Err(to_error(Cause::Reply("NOSCRIPT"), true)),
+            // No server says so of a script that it was sent in full: the answer may be that of another call.
+            Self::NoScript => Err(to_error(Cause::Reply("NOSCRIPT"), true).with_unknown_outcome()),
             Self::Refused(text) => Err(refused(&text)),
             Self::NotSent => Err(to_error(Cause::Closed, false)),
         }
@@ -30,4 +31,9 @@ impl Answer {
 /// The error of a call whose answer will not come.
 pub(super) fn lost() -> Error {
     to_error(Cause::Closed, true)
+}
+
+/// The same, because its server is not the primary any more.
+pub(super) fn former() -> Error {
+    to_error(Cause::Former, true)
 }

@@ -8,28 +8,30 @@ use async_trait::async_trait;
 
 use super::callers::CallersScripts;
 use super::config::{RedisConfig, RedisLocks};
+use super::declaring::{Declaring, in_our_words};
 use super::known::KnownLocks;
 use super::names::{ClientPrefix, Names};
 use super::operations::{holder, locate};
 use super::plan::Plan;
 use super::replication::Replication;
-use super::reply::{Reply, is_elsewhere};
+use super::reply::{Reply, is_elsewhere, misplaced};
+use super::switches::SwitchListener;
 use super::transport::shared::RedisConnection;
 use super::transport::{self, Transport};
-use crate::backend::{Backend, Capabilities};
-use crate::batch::Batch;
-use crate::claim::Claim;
-use crate::error::{Error, ErrorKind};
-use crate::event_loop::Lane;
-use crate::key::Key;
-use crate::lock_id::LockId;
-use crate::outcome::Outcome;
+use crate::asking::outcome::Outcome;
+use crate::asking::request::{AcquireRequest, Operation};
+use crate::background::backend::{Backend, Capabilities};
+use crate::background::work::Work;
+use crate::network::event_loop::Lane;
+use crate::network::shared::Borrowed;
 use crate::race::Race;
-use crate::request::{AcquireRequest, Operation};
-use crate::shared::Lease;
-use crate::time::TimeAuthority;
+use crate::text::error::{Error, ErrorKind};
+use crate::values::batch::Batch;
+use crate::values::claim::Claim;
+use crate::values::key::Key;
+use crate::values::lock_id::LockId;
+use crate::values::time::TimeAuthority;
 use crate::waiting::wakeups::Watch;
-use crate::work::Work;
 
 /// How often a lock may change hands during one operation.
 pub(super) const TRIES: usize = 16;
@@ -38,6 +40,8 @@ pub(super) const TRIES: usize = 16;
 pub struct RedisBackend {
     runner: Runner,
     work: Work,
+    /// Sends heartbeats at once when another server has become the primary.
+    _on_switch: Arc<SwitchListener>,
 }
 
 impl RedisBackend {
@@ -85,9 +89,14 @@ impl RedisBackend {
     }
 
     fn with(transport: Arc<dyn Transport>, names: Names, locks: &RedisLocks) -> Self {
+        let work = Work::default();
+        let heartbeats = work.heartbeats().clone();
+        let on_switch: Arc<SwitchListener> = Arc::new(move || heartbeats.hurry());
+        transport.on_switch(Arc::downgrade(&on_switch));
         Self {
             runner: Runner::new(transport, names, locks),
-            work: Work::default(),
+            work,
+            _on_switch: on_switch,
         }
     }
 }
@@ -128,7 +137,7 @@ impl Backend for RedisBackend {
     }
 
     fn lane(&self) -> Option<Lane> {
-        // Acquisitions that wait for replicas have a connection of their own.
+        // What waits for replicas has connections of its own.
         match self.runner.replication.is_some() {
             true => None,
             false => self.runner.transport.get().ok()?.lane(),
@@ -177,28 +186,30 @@ impl Backend for RedisBackend {
 
 /// Runs scripts.
 ///
-/// A script may touch only the keys that it is given, so in a cluster some operations take two. The first one finds out
-/// the other key of the lock. The second one does the work, if both keys still belong together; if not, somebody else has
-/// had the lock in between, and all begins again. On a standalone server there is one script, which finds the other key
-/// itself.
+/// In a cluster, and on a server that is [strict](Declaring), a script may touch only the keys that it is given. So some operations
+/// take two there, unless the lock is known. The first one finds out the other key of the lock. The second one does the work, if
+/// both keys still belong together; if not, somebody else has had the lock in between, and all begins again. Elsewhere there
+/// is one script, which finds the other key itself.
 pub(super) struct Runner {
     pub(super) names: Names,
     pub(super) cleanup_in_is_locked: bool,
-    /// What acquisitions wait for.
+    /// What acquisitions and extensions wait for.
     pub(super) replication: Option<Replication>,
     pub(super) fence_ttl: Option<Duration>,
     pub(super) operation_timeout: Duration,
-    /// Used in a cluster only.
     pub(super) known: KnownLocks,
+    pub(super) declaring: Declaring,
+    /// See [`Transport::has_fixed_calls`].
+    has_fixed_calls: bool,
     pub(super) scripts: CallersScripts,
-    pub(super) transport: Lease<dyn Transport>,
+    pub(super) transport: Borrowed<dyn Transport>,
 }
 
 /// What a lock id of a batch owns.
 pub(super) struct OwnedLock<'a> {
     pub(super) place: usize,
     pub(super) lock_id: &'a LockId,
-    /// The name of the lock, where a script must be told: in a cluster.
+    /// The name of the lock, if all of the batch are known, and where a script must be told.
     pub(super) lock_key: Option<Arc<str>>,
 }
 
@@ -211,13 +222,24 @@ impl Runner {
             fence_ttl: locks.fence_ttl,
             operation_timeout: locks.operation_timeout,
             known: KnownLocks::default(),
+            declaring: Declaring::default(),
+            has_fixed_calls: transport.has_fixed_calls(),
             scripts: CallersScripts::default(),
-            transport: Lease::new(transport),
+            transport: Borrowed::new(transport),
         }
     }
 
     pub(super) async fn run(&self, plan: Plan) -> Result<Reply, Error> {
-        self.transport.get()?.run(plan).await
+        let (tag, is_callers) = (plan.tag().cloned(), plan.is_callers());
+        let reply = self.transport.get()?.run(plan).await;
+        let reply = reply.map_err(|error| match is_callers {
+            true => error,
+            false => in_our_words(error),
+        })?;
+        match tag.is_none_or(|tag| tag.may_be_of(&reply)) {
+            true => Ok(reply),
+            false => Err(misplaced()),
+        }
     }
 
     /// How long a fence counter stays, if not for ever.
@@ -228,9 +250,22 @@ impl Runner {
 
     /// What a lock id owned is no longer known: it owns nothing any more.
     pub(super) fn forget(&self, lock_id: &LockId) {
-        if self.names.is_in_cluster() {
-            self.known.forget(lock_id);
-        }
+        self.known.forget(lock_id);
+    }
+
+    /// Whether scripts may touch only the keys that they are given.
+    pub(super) fn is_strict(&self) -> bool {
+        self.names.is_in_cluster() || self.declaring.is_strict()
+    }
+
+    /// Whether calls declare what is known of the lock.
+    pub(super) fn declares_known(&self) -> bool {
+        !self.has_fixed_calls || self.is_strict()
+    }
+
+    /// The name of the lock that `lock_id` owns, if it is known and is to be declared.
+    fn known_lock(&self, lock_id: &LockId) -> Option<Arc<str>> {
+        self.declares_known().then(|| self.known.get(lock_id))?
     }
 
     /// Runs the script that `plan` gives for the name of the lock that `lock_id` owns. `None`: it owns none.
@@ -239,27 +274,26 @@ impl Runner {
         lock_id: &LockId,
         plan: impl Fn(Option<&str>) -> Result<Plan, Error> + Send + Sync,
     ) -> Result<Option<Reply>, Error> {
-        if !self.names.is_in_cluster() {
-            return self.run(plan(None)?).await.map(Some);
-        }
         for _ in 0..TRIES {
-            let Some(lock_key) = Box::pin(self.located(lock_id)).await? else {
-                return Ok(None);
-            };
-            let reply = self.run(plan(Some(&lock_key))?).await?;
-            if !is_elsewhere(&reply) {
-                return Ok(Some(reply));
+            let is_strict = self.is_strict();
+            let mut lock_key = self.known_lock(lock_id);
+            if lock_key.is_none() && is_strict {
+                lock_key = Box::pin(self.located(lock_id)).await?;
+                if lock_key.is_none() {
+                    return Ok(None);
+                }
             }
-            self.forget(lock_id);
+            match self.run(plan(lock_key.as_deref())?).await {
+                Ok(reply) if is_elsewhere(&reply) => self.forget(lock_id),
+                Err(error) if self.declaring.learns_from(is_strict, &error) => {}
+                reply => return reply.map(Some),
+            }
         }
         Err(keeps_moving())
     }
 
-    /// In a cluster, the name of the lock that `lock_id` owns, if it owns one.
+    /// The name of the lock that `lock_id` owns, if it owns one, from the server.
     async fn located(&self, lock_id: &LockId) -> Result<Option<Arc<str>>, Error> {
-        if let Some(lock_key) = self.known.get(lock_id) {
-            return Ok(Some(lock_key));
-        }
         let reply = self.run(locate::plan(&self.names, lock_id)?).await?;
         let Some(lock_key) = locate::outcome(&self.names, lock_id, reply)? else {
             return Ok(None);
@@ -268,17 +302,18 @@ impl Runner {
         Ok(Some(lock_key.into()))
     }
 
-    /// What these lock ids own, as far as that must be known before a script can be sent for it: in a cluster, those that own
-    /// nothing are left out. Each comes with its place in the batch.
+    /// What these lock ids own, as far as that must be known before a script can be sent for it: if the server `is_strict`, those
+    /// that own nothing are left out. Each comes with its place in the batch.
     pub(super) async fn owned<'a>(
         &self,
         lock_ids: Vec<(usize, &'a LockId)>,
+        is_strict: bool,
     ) -> Result<Vec<OwnedLock<'a>>, Error> {
         let mut all = Vec::with_capacity(lock_ids.len());
         let mut race = Race::new();
         for (place, lock_id) in lock_ids {
-            let lock_key = self.known.get(lock_id);
-            if self.names.is_in_cluster() && lock_key.is_none() {
+            let lock_key = self.known_lock(lock_id);
+            if is_strict && lock_key.is_none() {
                 race.start(async move { (place, lock_id, self.located(lock_id).await) });
                 continue;
             }
@@ -298,6 +333,10 @@ impl Runner {
                 });
             }
         }
+        if all.iter().any(|owned| owned.lock_key.is_none()) {
+            // Scripts are told of all or of none.
+            all.iter_mut().for_each(|owned| owned.lock_key = None);
+        }
         all.sort_by_key(|owned| owned.place);
         Ok(all)
     }
@@ -308,9 +347,12 @@ impl Runner {
         key: &Key,
         plan: impl Fn(Option<&str>) -> Result<Plan, Error> + Send + Sync,
     ) -> Result<Option<Reply>, Error> {
-        let names = &self.names;
-        if !names.is_in_cluster() {
-            return self.run(plan(None)?).await.map(Some);
+        let (names, is_strict) = (&self.names, self.is_strict());
+        if !is_strict {
+            match self.run(plan(None)?).await {
+                Err(error) if self.declaring.learns_from(is_strict, &error) => {}
+                reply => return reply.map(Some),
+            }
         }
         for _ in 0..TRIES {
             let Some(holder) = holder::outcome(self.run(holder::plan(names, key)?).await?)? else {

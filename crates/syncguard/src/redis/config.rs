@@ -9,9 +9,9 @@ use std::time::Duration;
 use super::connection::tls::RedisTls;
 use super::names::{ClientPrefix, Names};
 use super::nat_map::NatMap;
-use crate::backend::DEFAULT_OPERATION_TIMEOUT;
-use crate::error::Error;
-use crate::login::LoginSource;
+use crate::background::backend::DEFAULT_OPERATION_TIMEOUT;
+use crate::network::login::LoginSource;
+use crate::text::error::Error;
 
 /// Redis' own port.
 pub(super) const DEFAULT_PORT: u16 = 6379;
@@ -96,9 +96,9 @@ pub struct RedisLocks {
     pub cleanup_in_is_locked: bool,
     /// How long one operation may take.
     pub operation_timeout: Duration,
-    /// How many replicas must have a lock before it counts as granted; 0: the primary's word is enough. If they do not
-    /// have it within a tenth of `operation_timeout`, it is released, and the attempt fails with
-    /// `ServiceUnavailable`. Not over clients of the application's own.
+    /// How many replicas must have a lock before it counts as granted, and an extension before it counts; 0: the primary's word
+    /// is enough. If they do not have it within a tenth of `operation_timeout`, a lock is released, an extension does not
+    /// move the end, and the attempt fails with `ServiceUnavailable`. Not over clients of the application's own.
     pub replicas: u32,
     /// After which time without an acquisition the fence counter of a key goes; `None`: never. At least
     /// [`RedisLocks::LEAST_FENCE_TTL`], because the order of fences is then that of the clock. Must not be used
@@ -283,7 +283,7 @@ impl fmt::Debug for RedisSentinel {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::error::ErrorKind;
+    use crate::text::error::ErrorKind;
 
     fn refused(change: impl FnOnce(&mut RedisConfig)) -> String {
         let mut config = RedisConfig::default();

@@ -8,9 +8,9 @@ use redis::{ErrorKind as RedisKind, RedisError, ServerError};
 
 use super::connection::limited::TooLong;
 use super::connection::stream::ServerEndpoint;
-use crate::error::{Error, ErrorKind};
-use crate::redact;
-use crate::tls::is_refusal;
+use crate::network::tls::is_refusal;
+use crate::text::error::{Error, ErrorKind};
+use crate::text::redact;
 
 /// A failure, independent of any driver.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,6 +35,8 @@ pub enum Cause<'a> {
     ConnectTimeout,
     /// No Sentinel could be asked, or none knows a primary.
     NoPrimary,
+    /// The connection was ended, because another server has become the primary.
+    Former,
     /// No node of the cluster serves the slot.
     NoNode,
     /// The nodes of the cluster send a call from one to another, and none takes it.
@@ -43,6 +45,8 @@ pub enum Cause<'a> {
     Closed,
     /// The connection was ended, because a server that had been silent gave no sign of life when it was asked for one.
     Silent,
+    /// The connection was ended, because nothing came on it while the server answered on another one.
+    GoneSilent,
     /// The connection was ended, because a reply was none to the call that it would belong to: others may have got
     /// the wrong ones, too.
     Misfit,
@@ -69,6 +73,7 @@ pub enum Cause<'a> {
 
 /// What a failure means: the kind, the message, and whether the server may have done what was asked. `sent`
 /// says whether the request may have been sent.
+#[expect(clippy::too_many_lines, reason = "a table: one arm per cause")]
 pub fn classify(cause: Cause<'_>, sent: bool) -> (ErrorKind, Cow<'static, str>, bool) {
     use ErrorKind::{Internal, InvalidArgument, NetworkTimeout, ServiceUnavailable};
     let (kind, message, lost) = match cause {
@@ -97,6 +102,11 @@ pub fn classify(cause: Cause<'_>, sent: bool) -> (ErrorKind, Cow<'static, str>, 
             "no redis sentinel knows a primary that can be reached",
             true,
         ),
+        Cause::Former => (
+            ServiceUnavailable,
+            "the redis server is not the primary any more; the connection to it was closed",
+            true,
+        ),
         Cause::NoNode => (
             ServiceUnavailable,
             "no node of the redis cluster serves the locks with this key",
@@ -115,6 +125,11 @@ pub fn classify(cause: Cause<'_>, sent: bool) -> (ErrorKind, Cow<'static, str>, 
         Cause::Silent => (
             ServiceUnavailable,
             "the connection to redis was silent and gave no sign of life; it was closed",
+            true,
+        ),
+        Cause::GoneSilent => (
+            ServiceUnavailable,
+            "the connection to redis has gone silent, while the server answers on another one",
             true,
         ),
         Cause::Misfit => (
@@ -237,10 +252,34 @@ pub fn reply_code(text: &str) -> Option<&str> {
     {
         return Some("NOPERM");
     }
+    if is_cluster_down(bare) {
+        return Some("CLUSTERDOWN");
+    }
     match met {
         Some(met) => Some(first_word(met).unwrap_or("ERR")),
         None => first_word(text),
     }
+}
+
+/// Whether a command inside a script was refused because the cluster is down. Scripts are run nevertheless with
+/// `cluster-allow-reads-when-down yes`. Before version 7, the text begins with `Lua script`.
+fn is_cluster_down(bare: &str) -> bool {
+    let text = bare.strip_prefix("Lua s").or(bare.strip_prefix('S'));
+    let what = text.and_then(|text| text.strip_prefix("cript attempted to execute a "));
+    what.is_some_and(|what| {
+        what.starts_with("write command while the cluster is down")
+            || what.starts_with("command while the cluster is down")
+    })
+}
+
+/// Whether that is the answer to a script which a cluster that is down has run up to its first command that writes. The state of
+/// the cluster is the same as long as a script runs, so it has changed nothing.
+pub(super) fn has_met_cluster_down(text: &str) -> bool {
+    is_cluster_down(
+        met_by_script(text)
+            .or(text.strip_prefix("ERR "))
+            .unwrap_or(text),
+    )
 }
 
 fn first_word(text: &str) -> Option<&str> {

@@ -1,15 +1,16 @@
-//! Which lock ids own which locks, as far as this process knows: in a cluster, scripts may touch only keys that they
-//! are given.
+//! Which lock ids own which locks, as far as this process knows: in a cluster, and on some other servers, scripts may touch only
+//! keys that they are given.
 //!
 //! What is remembered stays true for ever, because a lock id is never used for a second key. So it may be forgotten
-//! at any time, and costs one more round trip then.
+//! at any time, and costs one more round trip there.
 
-use std::collections::HashMap;
 use std::mem;
 use std::sync::{Arc, Mutex};
 
-use crate::lock_id::LockId;
+use rustc_hash::FxHashMap;
+
 use crate::mutex::lock;
+use crate::values::lock_id::LockId;
 
 /// How many lock ids come before the oldest are forgotten. At most twice as many are remembered.
 const GENERATION: usize = 16 * 1024;
@@ -20,9 +21,10 @@ pub(in crate::redis) struct KnownLocks(Mutex<Generations>);
 
 #[derive(Default)]
 struct Generations {
-    young: HashMap<LockId, Arc<str>>,
+    /// Only this process's own lock ids come in, which are random: nobody can choose them so that they collide.
+    young: FxHashMap<LockId, Arc<str>>,
     /// What was young before and has not been used since.
-    old: HashMap<LockId, Arc<str>>,
+    old: FxHashMap<LockId, Arc<str>>,
 }
 
 impl KnownLocks {

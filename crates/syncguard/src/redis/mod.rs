@@ -28,7 +28,7 @@
 //! period something was done last ([`once`](crate::once)). The store is one server, with or
 //! without replicas, or a Redis Cluster ([`RedisServer::Cluster`]).
 //!
-//! Several locks are taken, extended or freed by one script, too, however many they are. A slot of a key is a lock under a
+//! Several locks are acquired, extended or freed by one script, too, however many they are. A slot of a key is a lock under a
 //! name of its own, which the script makes of the key's: it finds the free ones where they are.
 //!
 //! In a cluster, what belongs to a lock is in one hash slot, and so are all slots of a key. Locks in several shards take a script
@@ -46,37 +46,45 @@
 //! Who waits for a lock hears of its release on a channel with the name of the lock's key (Pub/Sub), over a
 //! second connection, which is there only while somebody waits; in a cluster, on one to each node with such a lock.
 //!
-//! With [`RedisLocks::replicas`], a lock counts as granted once so many replicas have it (`WAIT`, behind the script); if they
-//! do not have it in time, it is released again. Acquisitions have a connection of their own then, because the server
-//! runs nothing else of one that waits.
+//! With [`RedisLocks::replicas`], a lock counts as granted once so many replicas have it (`WAIT`, behind the script), and an
+//! extension counts once they have that. If they do not have it in time, a lock is released again, and an extension has failed.
+//! Acquisitions have a connection of their own then, because the server runs nothing else of one that waits, and extensions
+//! another one.
+//!
+//! With Sentinels ([`RedisServer::Sentinel`]), each is subscribed to from the first connection on. When one of them names another
+//! primary, all connections to the former one end, and locks that extend themselves are extended at once at the new one; so
+//! they are when a node of a cluster has taken over the slots of another.
 //!
 //! An ACL user needs access to the keys that start with the prefix, and the commands
 //! `+eval +evalsha +get +set +del +time +ping`; to hear and tell of releases also access to the channels
 //! that start with the prefix, and `+publish +subscribe +unsubscribe`; with replicas also `+wait`, with a database number also `+select`, with Sentinels
-//! also `+role`, in a cluster also `+asking +cluster|slots`, and from Redis 7 on `+spublish +ssubscribe +sunsubscribe`
+//! also `+role` (and from these `+sentinel|get-master-addr-by-name +sentinel|master +subscribe +ping` on the channels
+//! `+switch-master` and `+promoted-slave`), in a cluster also `+asking +cluster|slots`, and from Redis 7 on `+spublish +ssubscribe +sunsubscribe`
 //! there.
 //!
 //! While the server refuses connections, a call waits for up to a second, in case it is restarting, and then
 //! fails with `ServiceUnavailable`. While the server does not answer, a call fails with `NetworkTimeout` when
 //! [`RedisLocks::operation_timeout`] is over. A wrong password, missing rights or a wrong database number
 //! fails at once. When a connection falls silent, a second one is opened to test the server. If only the second
-//! gets answers, the first is replaced, within about a second; if neither does, after one and a half
-//! timeouts. A connection on which nothing was heard for five seconds has to answer a `PING` before it is sent anything
+//! gets answers, it takes the place of the first, within about a second, and sooner where a lock that extends itself would end;
+//! if neither does, the first is replaced after a little more than a timeout. A connection on which nothing was heard for five seconds has to answer a `PING` before it is sent anything
 //! else; without an answer, calls go to a new one. An idle backend does nothing, but its connections have TCP keepalive.
 //!
 //! A client may put a prefix of its own before every key that it sends ([`RedisConfig::client_key_prefix`],
 //! ioredis' `keyPrefix`). Libraries that share a store through such clients exclude each other. Our index
 //! entries hold the lock's name with that prefix; entries of a library that leaves it out are understood too.
 
-// Files depend in one direction, without circles: names, plan, callers, reply, answer and settings; connection/ (socket, stream, limited,
-// connect, session, sentinel, target, pipeline, reading, link, script_connection, cluster/); wakeups/; transport/;
+// Files depend in one direction, without circles: names, plan, callers, reply, answer, switches and settings; connection/ (socket, stream, term,
+// limited, connect, session, sentinel/, target, pipeline, reading, link, script_connection, cluster/); wakeups/; transport/;
 // backend; operations/.
 mod answer;
 mod backend;
 mod callers;
 mod config;
 mod connection;
+mod declaring;
 mod error;
+mod hash_slots;
 mod known;
 mod names;
 mod nat_map;
@@ -84,7 +92,7 @@ mod operations;
 mod plan;
 mod replication;
 mod reply;
-mod slots;
+mod switches;
 mod transport;
 mod url;
 mod wakeups;
@@ -93,6 +101,7 @@ pub use backend::RedisBackend;
 pub use config::{RedisCluster, RedisConfig, RedisLocks, RedisSentinel, RedisServer};
 pub use connection::tls::RedisTls;
 pub use error::{Cause, classify, reply_code, to_error, to_error_hiding};
+pub use hash_slots::key_slot;
 pub use names::{ClientPrefix, KEYS, Names};
 pub use nat_map::NatMap;
 pub use operations::{
@@ -100,6 +109,6 @@ pub use operations::{
 };
 pub use plan::{Plan, Script};
 pub use reply::Reply;
-pub use slots::key_slot;
+pub use switches::SwitchListener;
 pub use transport::Transport;
 pub use transport::shared::RedisConnection;

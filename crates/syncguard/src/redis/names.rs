@@ -4,12 +4,12 @@ use std::borrow::Cow;
 
 use sha2::{Digest, Sha256};
 
-use super::slots;
-use crate::claim::Claim;
-use crate::error::Error;
-use crate::key::{Key, KeySpace, nfc};
-use crate::lock_id::LockId;
-use crate::outcome::Grant;
+use super::hash_slots;
+use crate::asking::outcome::Grant;
+use crate::text::error::Error;
+use crate::values::claim::Claim;
+use crate::values::key::{Key, KeySpace, nfc};
+use crate::values::lock_id::LockId;
 
 /// The longest name of a Redis key, and how much of it is left free (docs/format.md, "Storage keys").
 /// Each backend has its own prefix.
@@ -79,13 +79,13 @@ impl Names {
     /// As [`new`](Self::new), and for prefixes with braces that put the names of a lock in different slots.
     pub fn in_cluster(key_prefix: &str, client_prefix: ClientPrefix) -> Result<Self, Error> {
         let mut names = Self::new(key_prefix, client_prefix)?;
-        names.layout = match slots::hash_tag(&names.before(key_prefix)) {
+        names.layout = match hash_slots::hash_tag(&names.before(key_prefix)) {
             Some(_) => Layout::OneSlot,
             None => Layout::Sharded,
         };
         let start = names.start(0);
         let full = names.before(&start);
-        if slots::hash_tag(&full)
+        if hash_slots::hash_tag(&full)
             .is_none_or(|tag| names.is_sharded() && !full.ends_with(&format!("{tag}}}")))
         {
             return Err(Error::invalid(

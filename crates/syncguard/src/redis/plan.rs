@@ -1,17 +1,21 @@
 //! What to send for an operation: a script, the keys it touches and its arguments.
 
 use std::borrow::Cow;
+use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
 use sha1::{Digest, Sha1};
+use tokio::time::Instant;
 
-use super::error::{Cause, script_error, to_error_hiding};
+use super::error::{Cause, reply_code, script_error, to_error_hiding};
 use super::names::{ClientPrefix, Names};
 use super::replication::Replication;
-use super::reply::Reply;
-use crate::error::Error;
-use crate::time::TIME_TOLERANCE_MS;
+use super::reply::{Reply, Tag};
+use crate::asking::sending::Sending;
+use crate::text::error::Error;
+use crate::values::lock_id::LockId;
+use crate::values::time::TIME_TOLERANCE_MS;
 
 /// A Lua script that runs atomically in the server.
 pub struct Script {
@@ -33,6 +37,17 @@ impl Script {
     /// The text, for `EVAL`.
     pub fn source(&self) -> &str {
         &self.source
+    }
+
+    /// The commands that it cannot do without, as the rights of a user name them, and those that run it.
+    fn commands(&self) -> Vec<String> {
+        let called = self.source.split("call('").skip(1);
+        let called = called.filter_map(|rest| Some(rest.split_once('\'')?.0.to_lowercase()));
+        let inner: BTreeSet<_> = called
+            .filter(|name| !["publish", "spublish", "info"].contains(&name.as_str()))
+            .collect();
+        let outer = ["eval", "evalsha"].map(str::to_owned);
+        outer.into_iter().chain(inner).collect()
     }
 
     /// The hash under which the server keeps it, for `EVALSHA`: 40 hex digits.
@@ -81,7 +96,11 @@ pub(super) enum ScriptForm {
 /// One call of the server, as in `EVALSHA sha numkeys key… arg…`.
 ///
 /// `Debug` shows no keys and no arguments: they hold what users lock.
-pub struct Plan {
+///
+/// It is boxed because it goes by value through the calls that build it, and through futures that are moved.
+pub struct Plan(Box<Call>);
+
+struct Call {
     script: PlannedScript,
     /// Of its keys and arguments, so many are the caller's own, and come first: where the script is, too.
     given: Option<[usize; 2]>,
@@ -91,8 +110,13 @@ pub struct Plan {
     /// Where in `text` each of them ends.
     ends: Vec<usize>,
     keys: usize,
-    /// What to wait for once the script has granted a lock.
+    /// What to wait for once the script has granted or extended a lock.
     replication: Option<Replication>,
+    /// What replies carry that belong to this call, if they carry anything.
+    tag: Option<Tag>,
+    /// When its answer comes too late, if that is known.
+    needed_by: Option<Instant>,
+    sending: Sending,
 }
 
 /// Whose script it is.
@@ -108,45 +132,75 @@ impl Plan {
 
     /// One with a script of the caller's, who also gives so many of the first keys and arguments.
     pub(super) fn of_callers(script: Arc<Script>, given: [usize; 2]) -> Self {
-        Self {
-            given: Some(given),
-            ..Self::of(PlannedScript::Callers(script))
-        }
+        let mut plan = Self::of(PlannedScript::Callers(script));
+        plan.0.given = Some(given);
+        plan
     }
 
     fn of(script: PlannedScript) -> Self {
-        Self {
+        Self(Box::new(Call {
             script,
             given: None,
             text: String::with_capacity(320),
             ends: Vec::with_capacity(12),
             keys: 0,
             replication: None,
-        }
+            tag: None,
+            needed_by: None,
+            sending: Sending::default(),
+        }))
     }
 
-    /// Lets a grant count only once replicas have it.
-    pub(super) fn replicated(self, replication: Option<Replication>) -> Self {
-        Self {
-            replication,
-            ..self
-        }
+    /// Lets a grant or an extension count only once replicas have it.
+    pub(super) fn replicated(mut self, replication: Option<Replication>) -> Self {
+        self.0.replication = replication;
+        self
+    }
+
+    /// Says of which lock id, or of which first of several, replies carry the end.
+    pub(super) fn tagged(mut self, lock_id: &LockId) -> Self {
+        self.0.tag = Some(Tag::of(lock_id));
+        self
+    }
+
+    pub(super) fn tag(&self) -> Option<&Tag> {
+        self.0.tag.as_ref()
+    }
+
+    /// Notes when its answer comes too late, if that is known.
+    pub(super) fn answered_by(mut self, needed_by: Option<Instant>) -> Self {
+        self.0.needed_by = needed_by;
+        self
+    }
+
+    /// Notes there when it is sent.
+    pub(super) fn noted_in(mut self, sending: &Sending) -> Self {
+        self.0.sending = sending.clone();
+        self
+    }
+
+    pub(super) fn sending(&self) -> &Sending {
+        &self.0.sending
+    }
+
+    pub(super) fn needed_by(&self) -> Option<Instant> {
+        self.0.needed_by
     }
 
     pub(super) fn replication(&self) -> Option<Replication> {
-        self.replication
+        self.0.replication
     }
 
     /// Adds a key. They come before the arguments.
     pub(super) fn key(mut self, names: &Names, name: &str) -> Self {
         if let ClientPrefix::Ours(prefix) = names.client_prefix() {
-            self.text.push_str(prefix);
+            self.0.text.push_str(prefix);
         }
-        self.keys += 1;
+        self.0.keys += 1;
         self.arg(name)
     }
 
-    /// Adds a key that only a cluster must be told.
+    /// Adds a key, where it is known or needed.
     pub(super) fn keys_of(self, names: &Names, name: Option<&str>) -> Self {
         match name {
             Some(name) => self.key(names, name),
@@ -156,14 +210,22 @@ impl Plan {
 
     /// Adds an argument.
     pub(super) fn arg(mut self, text: &str) -> Self {
-        self.text.push_str(text);
-        self.ends.push(self.text.len());
+        self.0.text.push_str(text);
+        self.0.ends.push(self.0.text.len());
         self
     }
 
     /// Adds a number as an argument: Redis takes it as text.
     pub(super) fn number(self, number: i64) -> Self {
         self.arg(itoa::Buffer::new().format(number))
+    }
+
+    /// Adds for some scripts, behind all other arguments, that the server is a node of a cluster.
+    pub(super) fn for_cluster(self, names: &Names) -> Self {
+        match names.is_in_cluster() {
+            true => self.arg("cluster"),
+            false => self,
+        }
     }
 
     /// Adds `name` as an argument from which a script finds out the client's prefix; nothing if it is known
@@ -177,7 +239,7 @@ impl Plan {
 
     /// What to run.
     pub fn script(&self) -> &Script {
-        match &self.script {
+        match &self.0.script {
             PlannedScript::Ours(script) => script,
             PlannedScript::Callers(script) => script,
         }
@@ -185,13 +247,19 @@ impl Plan {
 
     /// Whether the script is the caller's own, which may do and answer anything.
     pub fn is_callers(&self) -> bool {
-        self.given.is_some()
+        self.0.given.is_some()
     }
 
     /// The error for a failure of this call, which may have been sent. It shows nothing of what locks are named by.
     pub fn error(&self, cause: Cause<'_>) -> Error {
         match cause {
             Cause::Reply(text) if self.is_callers() => script_error(text, self.secrets()),
+            Cause::Reply(text) if reply_code(text) == Some("NOPERM") => {
+                // Some versions do not say which command a script may not call.
+                let needs = self.script().commands().join(" +");
+                let error = to_error_hiding(cause, true, self.secrets());
+                error.after(&format!("a script that needs +{needs} was refused: "))
+            }
             _ => to_error_hiding(cause, true, self.secrets()),
         }
     }
@@ -203,18 +271,18 @@ impl Plan {
 
     /// The keys, in order.
     pub fn keys(&self) -> impl ExactSizeIterator<Item = &str> {
-        self.texts().take(self.keys)
+        self.texts().take(self.0.keys)
     }
 
     /// The arguments, in order.
     pub fn args(&self) -> impl ExactSizeIterator<Item = &str> {
-        self.texts().skip(self.keys)
+        self.texts().skip(self.0.keys)
     }
 
     fn texts(&self) -> impl ExactSizeIterator<Item = &str> {
         let mut from = 0;
-        self.ends.iter().map(move |end| {
-            let text = self.text.get(from..*end).unwrap_or_default();
+        self.0.ends.iter().map(move |end| {
+            let text = self.0.text.get(from..*end).unwrap_or_default();
             from = *end;
             text
         })
@@ -228,14 +296,14 @@ impl Plan {
             ScriptForm::Source => ("EVAL", self.script().source()),
         };
         let mut keys = itoa::Buffer::new();
-        let keys = keys.format(self.keys);
+        let keys = keys.format(self.0.keys);
         let mut digits = itoa::Buffer::new();
         let mut push = |parts: [&str; 3]| {
             for part in parts {
                 out.extend_from_slice(part.as_bytes());
             }
         };
-        push(["*", digits.format(3 + self.ends.len()), "\r\n"]);
+        push(["*", digits.format(3 + self.0.ends.len()), "\r\n"]);
         for text in [command, script, keys].into_iter().chain(self.texts()) {
             push(["$", digits.format(text.len()), "\r\n"]);
             push([text, "\r\n", ""]);
@@ -245,7 +313,7 @@ impl Plan {
     /// What must not be told to anybody: names of keys, lock ids, owners. Numbers of few digits are the
     /// times of locks, and stand in many messages. What the caller's own script says of the caller's own data is his to hear.
     pub fn secrets(&self) -> impl Iterator<Item = &str> {
-        let [keys, args] = self.given.unwrap_or_default();
+        let [keys, args] = self.0.given.unwrap_or_default();
         let ours = self.keys().skip(keys).chain(self.args().skip(args));
         let is_time = |text: &str| text.len() < 6 && text.bytes().all(|byte| byte.is_ascii_digit());
         ours.filter(move |text| !is_time(text))
@@ -256,8 +324,8 @@ impl fmt::Debug for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Plan")
             .field("script", self.script())
-            .field("keys", &self.keys)
-            .field("args", &(self.ends.len() - self.keys))
+            .field("keys", &self.0.keys)
+            .field("args", &(self.0.ends.len() - self.0.keys))
             .finish()
     }
 }
@@ -271,7 +339,7 @@ pub(super) fn lifetime_ms(ttl_ms: i64) -> i64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::key::Key;
+    use crate::values::key::Key;
 
     #[test]
     fn the_hash_is_the_servers() {
@@ -300,6 +368,22 @@ mod tests {
             assert!(plan.keys().eq([sent]));
             assert!(plan.args().eq(bare));
         }
+    }
+
+    #[test]
+    fn an_error_for_missing_rights_names_what_the_script_needs() {
+        let plan = || Plan::new(&super::super::operations::release::SCRIPT).arg("secret");
+        for text in [
+            "NOPERM this user has no permissions to run the 'evalsha' command",
+            "ERR The user executing the script can't run this command or subcommand script: secret",
+        ] {
+            let error = plan().error(Cause::Reply(text));
+            let needs = "a script that needs +eval +evalsha +del +get +time was refused: ";
+            assert!(error.message().starts_with(needs), "{error}");
+            assert!(!error.message().contains("secret"));
+        }
+        let error = plan().error(Cause::Reply("READONLY You can't write"));
+        assert!(!error.message().contains("needs"));
     }
 
     #[test]

@@ -1,10 +1,12 @@
-//! Grants that count once replicas have them: the option `replicas`.
+//! Grants and extensions that count once replicas have them: the option `replicas`.
 //!
-//! Replication of Redis is asynchronous, so a primary that fails may take grants with it. `WAIT`, sent right behind the
+//! Replication of Redis is asynchronous, so a primary that fails may take grants with it. `WAIT`, sent behind the
 //! script on the same connection, answers once so many replicas have what that connection has written, or when its
-//! time is over. A grant that too few have is an error of unknown outcome: whoever made the attempt undoes it.
+//! time is over. A grant that too few have is an error of unknown outcome: whoever made the attempt undoes it. An extension
+//! that too few have is one, too: the lock counts as held until its old end.
 //!
-//! The server runs nothing else of a connection that waits, so acquisitions have one of their own then.
+//! The server runs nothing else of a connection that waits, so acquisitions have one of their own then, and extensions
+//! another one: they must not stand behind acquisitions.
 
 use std::time::Duration;
 
@@ -14,16 +16,17 @@ use super::answer::Answer;
 use super::config::RedisLocks;
 use super::error::{Cause, to_error};
 use super::reply::Reply;
-use crate::error::{Error, ErrorKind};
+use crate::text::error::{Error, ErrorKind};
 
 /// The longest wait. A connection that is silent for longer is suspected to be dead, and replaced.
 const LONGEST: Duration = Duration::from_millis(800);
 
-/// How many replicas must have a grant, and how long that may take.
+/// How many replicas must have a grant or an extension, and how long that may take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Replication {
     replicas: u32,
     limit: Duration,
+    is_extension: bool,
 }
 
 impl Replication {
@@ -32,7 +35,29 @@ impl Replication {
         (locks.replicas > 0).then(|| Self {
             replicas: locks.replicas,
             limit: (locks.operation_timeout / 10).clamp(Duration::from_millis(1), LONGEST),
+            is_extension: false,
         })
+    }
+
+    /// The same for an extension.
+    pub(super) fn of_extension(self) -> Self {
+        Self {
+            is_extension: true,
+            ..self
+        }
+    }
+
+    pub(super) fn is_extension(self) -> bool {
+        self.is_extension
+    }
+
+    pub(super) fn replicas(self) -> u32 {
+        self.replicas
+    }
+
+    /// How long the server may wait for them.
+    pub(super) fn limit(self) -> Duration {
+        self.limit
     }
 
     /// What is sent behind the script.
@@ -43,7 +68,7 @@ impl Replication {
         wait
     }
 
-    /// Whether the answer to an acquisition says that there is something to wait for.
+    /// Whether the answer to the script says that there is something to wait for.
     pub(super) fn is_about(answer: &Answer) -> bool {
         match answer {
             Answer::Reply(Reply::Array(items)) => items.first().and_then(Reply::integer) == Some(1),
@@ -51,27 +76,37 @@ impl Replication {
         }
     }
 
-    /// The grant, if what the server has answered to the command says that enough replicas have it.
-    pub(super) fn confirmed(self, granted: Answer, waited: Answer) -> Result<Answer, Error> {
+    /// How many replicas have what was written, as the server has answered to the command.
+    pub(super) fn count(self, waited: Answer) -> Result<i64, Error> {
         let error = match waited {
             Answer::Reply(reply) => match reply.integer() {
-                Some(count) if count >= i64::from(self.replicas) => return Ok(granted),
-                Some(count) => Error::new(
-                    ErrorKind::ServiceUnavailable,
-                    format!(
-                        "of {} replicas that were asked for, {count} had the lock within {} ms",
-                        self.replicas,
-                        self.limit.as_millis()
-                    ),
-                ),
+                Some(count) => return Ok(count),
                 None => super::reply::malformed("WAIT"),
             },
             Answer::NoScript => super::reply::malformed("WAIT"),
             Answer::NotSent => to_error(Cause::Closed, true),
             Answer::Refused(text) => to_error(Cause::Reply(&text), true),
         };
-        // The lock is there, and somebody has to free it.
+        // The server has done what the script says.
         Err(error.with_unknown_outcome())
+    }
+
+    /// Whether so many replicas are enough.
+    pub(super) fn enough(self, count: i64) -> Result<(), Error> {
+        if count >= i64::from(self.replicas) {
+            return Ok(());
+        }
+        let what = match self.is_extension {
+            true => "extension",
+            false => "lock",
+        };
+        let message = format!(
+            "of {} replicas that were asked for, {count} had the {what} within {} ms",
+            self.replicas,
+            self.limit.as_millis()
+        );
+        // A lock that was granted is there, and somebody has to free it.
+        Err(Error::new(ErrorKind::ServiceUnavailable, message).with_unknown_outcome())
     }
 }
 
@@ -117,9 +152,10 @@ mod tests {
         ] {
             assert!(!Replication::is_about(&Answer::Reply(other)));
         }
+        let confirmed = |waited| wanted.enough(wanted.count(waited)?);
         for count in [2, 3] {
             let waited = Answer::Reply(Reply::Int(count));
-            assert!(wanted.confirmed(grant(), waited).is_ok());
+            assert!(confirmed(waited).is_ok());
         }
         for (waited, kind) in [
             (Answer::Reply(Reply::Int(0)), ErrorKind::ServiceUnavailable),
@@ -131,9 +167,7 @@ mod tests {
                 ErrorKind::AuthFailed,
             ),
         ] {
-            let Err(error) = wanted.confirmed(grant(), waited) else {
-                panic!("confirmed");
-            };
+            let error = confirmed(waited).unwrap_err();
             assert_eq!(error.kind(), kind);
             assert!(error.is_outcome_unknown());
         }

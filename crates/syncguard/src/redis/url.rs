@@ -6,8 +6,8 @@ use super::config::{
     DEFAULT_PORT, DEFAULT_SENTINEL_PORT, RedisCluster, RedisConfig, RedisSentinel, RedisServer,
 };
 use super::connection::tls::RedisTls;
-use crate::error::Error;
-use crate::suggest;
+use crate::text::error::Error;
+use crate::text::suggest;
 
 /// The parts of a URL, not yet decoded.
 struct Parts<'a> {
@@ -269,7 +269,7 @@ fn decode(text: &str) -> Result<String, Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::error::ErrorKind;
+    use crate::text::error::ErrorKind;
 
     fn tcp_at(host: &str, port: u16) -> RedisServer {
         RedisServer::Tcp {

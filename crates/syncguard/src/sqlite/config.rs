@@ -2,8 +2,8 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::backend::DEFAULT_OPERATION_TIMEOUT;
-use crate::error::Error;
+use crate::background::backend::DEFAULT_OPERATION_TIMEOUT;
+use crate::text::error::Error;
 
 /// Where the locks are kept.
 #[derive(Clone, PartialEq, Eq)]
@@ -100,7 +100,7 @@ fn absolute(path: &Path) -> Result<PathBuf, Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::error::ErrorKind;
+    use crate::text::error::ErrorKind;
 
     fn refused(config: SqliteConfig) -> String {
         let error = config.validated().unwrap_err();

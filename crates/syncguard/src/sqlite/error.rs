@@ -5,7 +5,7 @@ use std::io;
 
 use rusqlite::ffi;
 
-use crate::error::{Error, ErrorKind};
+use crate::text::error::{Error, ErrorKind};
 
 const DAMAGED: &str = "the lock file is damaged: stop the processes that use it, then restore it or \
      move it away, together with its -wal and -shm files";

@@ -83,17 +83,17 @@ use self::operations::{
     acquire, extend, facts, force_release, is_locked, list, lookup, mark, release,
 };
 use self::wakeups::listen::Polling;
-use crate::backend::{Backend, Capabilities};
-use crate::batch::Batch;
-use crate::claim::Claim;
-use crate::due::MarkChange;
-use crate::error::Error;
-use crate::key::Key;
-use crate::outcome::Outcome;
-use crate::request::{Operation, ReleaseRequest, runs_no_scripts};
-use crate::time::{Clock, SystemClock, TimeAuthority};
+use crate::asking::outcome::Outcome;
+use crate::asking::request::{Operation, ReleaseRequest, runs_no_scripts};
+use crate::background::backend::{Backend, Capabilities};
+use crate::background::work::Work;
+use crate::text::error::Error;
+use crate::values::batch::Batch;
+use crate::values::claim::Claim;
+use crate::values::due::MarkChange;
+use crate::values::key::Key;
+use crate::values::time::{Clock, SystemClock, TimeAuthority};
 use crate::waiting::wakeups::{Wakeups, Watch};
-use crate::work::Work;
 
 /// A [`Backend`] on SQLite.
 pub struct SqliteBackend {

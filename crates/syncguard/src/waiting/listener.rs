@@ -7,8 +7,8 @@ use async_trait::async_trait;
 use tokio::time::{Instant, sleep_until, timeout_at};
 
 use super::topics::Topics;
-use crate::error::Error;
 use crate::random;
+use crate::text::error::Error;
 
 /// How long a connection stays open for which nobody has a use.
 const IDLE: Duration = Duration::from_secs(10);
@@ -137,7 +137,7 @@ async fn listen(
                 }
                 if tested.is_some() {
                     return Err(Error::new(
-                        crate::error::ErrorKind::NetworkTimeout,
+                        crate::text::error::ErrorKind::NetworkTimeout,
                         "the server is silent",
                     ));
                 }

@@ -4,11 +4,12 @@
 //! of them in one step, so that of two whose claims overlap one is before the other everywhere: nobody waits in a circle, and
 //! nobody is passed.
 //!
-//! Of slots, several may be free. Those who want nothing but slots of one key ask beside each other while none was refused,
-//! and after that as many of them as this process has released slots. Whoever is refused goes back to its place.
+//! Of slots, several may be free. Those who want nothing but slots of one key ask beside each other while none was refused.
+//! After a refusal, as many of them ask as this process has released slots. When other processes may have released some, one
+//! asks, and one more for each that is granted, until the next refusal. Whoever is refused goes back to its place.
 
 use std::borrow::Cow;
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -18,13 +19,13 @@ use tokio::time::Instant;
 use super::hand_over::{HandOver, LATE_MESSAGE};
 use super::retry::{RetryPolicy, Wait};
 use super::wakeups::Watch;
-use crate::batch::Batch;
-use crate::claim::Claim;
-use crate::error::Error;
-use crate::event_loop::Lane;
-use crate::key::Key;
 use crate::mutex::lock;
+use crate::network::event_loop::Lane;
 use crate::random;
+use crate::text::error::{Busy, Error};
+use crate::values::batch::Batch;
+use crate::values::claim::{Claim, Slots};
+use crate::values::key::Key;
 
 /// The queues of one backend, one for each key for which somebody waits, and one for all slots of a key.
 #[derive(Clone, Default)]
@@ -37,7 +38,12 @@ struct QueuesInner {
     number: u64,
     /// Why nobody may wait any more.
     refusal: Option<Error>,
+    /// Until when the store's messages are not relied on, because a lock was freed of which it had not told.
+    doubted_until: Option<Instant>,
 }
+
+/// For how long the store's messages are not relied on after a lock was freed without one.
+const DOUBT: Duration = Duration::from_secs(600);
 
 /// Those who wait for one key. Those who have a turn are not in the line.
 #[derive(Default)]
@@ -51,6 +57,8 @@ struct Queue {
     /// How many of them ask at this moment, and want nothing else.
     asking: usize,
     room: Room,
+    /// The slots that this process was granted through this queue, and has not released.
+    held: HashSet<u16>,
     /// Tells the first that something has changed.
     news: Arc<Notify>,
     /// In which lane the first asks.
@@ -69,6 +77,8 @@ struct Queue {
     look_again_at: Option<Instant>,
     /// How the store failed when it was last asked. All who wait for their turn wait for this.
     failure: Option<Error>,
+    /// What the store has last said of a lock that is held, and when.
+    busy: Option<(Instant, Busy)>,
 }
 
 /// What is known of the slots of a key.
@@ -77,8 +87,9 @@ enum Room {
     /// Nobody was refused.
     #[default]
     Open,
-    /// Something may have been freed by others: how much is unknown.
-    Unknown,
+    /// Something may have been freed by others: how much is unknown. So many may ask at the same time: at first one, and
+    /// one more for each grant.
+    Unknown { window: usize },
     /// The last who asked was refused.
     Full,
 }
@@ -91,6 +102,8 @@ struct Ticket {
     policy: RetryPolicy,
     /// Whether it stands in no other queue.
     is_alone: bool,
+    /// How many slots its key has.
+    slots: Option<Slots>,
 }
 
 /// One who waits for its turn.
@@ -151,9 +164,14 @@ impl Queues {
             since: Instant::now(),
             policy: *policy,
             is_alone: keys().count() == 1,
+            slots: None,
         };
         let mut enter = |claim: &Claim| {
             let is_exclusive = claim.slots.is_none();
+            let ticket = Ticket {
+                slots: claim.slots,
+                ..ticket
+            };
             let key = match is_exclusive {
                 true => claim.key.clone(),
                 false => all_slots(&claim.key),
@@ -216,12 +234,15 @@ impl Queues {
 
     /// This process has sent the release of a lock in that lane: what is asked in the same lane comes after it.
     pub(crate) fn release_sent(&self, key: &Key, lane: Option<Lane>) {
-        let (key, now) = (queue_of(key), Instant::now());
+        let (slot, key, now) = (key.slot_number(), queue_of(key), Instant::now());
         let mut queues = lock(&self.0);
         let Some(queue) = queues.by_key.get_mut(key.as_ref()) else {
             return;
         };
         queue.hand_over.freed();
+        if let Some(number) = slot {
+            queue.held.remove(&number);
+        }
         if !queue.is_told() || !queue.hand_over.releases(now) {
             return;
         }
@@ -286,7 +307,12 @@ impl Queue {
     /// so much was freed.
     fn has_room(&self, ticket: &Ticket) -> bool {
         let is_beside = !self.is_exclusive && ticket.is_alone && self.asking == self.turns;
-        is_beside && (self.room == Room::Open || self.freed > 0)
+        let has_room = match self.room {
+            Room::Open => true,
+            Room::Unknown { window } => self.asking < window,
+            Room::Full => false,
+        };
+        is_beside && (has_room || self.freed > 0)
     }
 
     /// A place in line, behind those who came before.
@@ -337,6 +363,12 @@ impl Place {
     pub(crate) fn failure(&self) -> Option<Error> {
         let queues = lock(&self.queues.0);
         queues.by_key.get(&self.key)?.failure.clone()
+    }
+
+    /// What the store has last said of the lock that is waited for, and when.
+    pub(crate) fn busy(&self) -> Option<(Instant, Busy)> {
+        let queues = lock(&self.queues.0);
+        queues.by_key.get(&self.key)?.busy.clone()
     }
 }
 
@@ -407,6 +439,21 @@ impl Turn {
         Ok(())
     }
 
+    /// Whether the store tells at this moment when the lock is freed, and has not failed to lately. Of slots, one message may stand
+    /// for several releases.
+    pub(crate) fn is_told(&self) -> bool {
+        let queues = lock(&self.queues.0);
+        let doubted = queues.doubted_until;
+        let queue = queues.by_key.get(&self.key);
+        let is_told = queue.is_some_and(|queue| queue.is_exclusive && queue.is_told());
+        is_told && doubted.is_none_or(|until| until <= Instant::now())
+    }
+
+    /// Notes that the lock was freed before its time, and the store has not told of it.
+    pub(crate) fn was_not_told(&self) {
+        lock(&self.queues.0).doubted_until = Instant::now().checked_add(DOUBT);
+    }
+
     /// Whether others may have a turn at the same time.
     pub(crate) fn has_others(&self) -> bool {
         self.has_others
@@ -437,20 +484,26 @@ impl Turn {
             queue.look_again_at = None;
             queue.room = match failure {
                 None => Room::Full,
-                Some(_) => Room::Unknown,
+                Some(_) => Room::Unknown { window: 1 },
             };
-            // All slots may be those of this process, but not one that was just freed.
-            if failure.is_none() && self.was_freed {
+            // Somebody else has got a slot that was just freed, unless this process itself holds all of them.
+            let slots = self.ticket.slots.map_or(0, |slots| slots.count().into());
+            if failure.is_none() && self.was_freed && queue.held.len() < slots {
                 queue.hand_over.found_held(now);
             }
         });
+    }
+
+    /// Notes what the store has said of the lock that is held.
+    pub(crate) fn tells(&self, busy: Option<(Instant, Busy)>) {
+        self.with(|queue| queue.busy = busy);
     }
 
     /// Notes that something may have been freed by others, or by itself.
     pub(crate) fn may_be_free(&self) {
         self.with(|queue| {
             if queue.room == Room::Full {
-                queue.room = Room::Unknown;
+                queue.room = Room::Unknown { window: 1 };
             }
         });
     }
@@ -472,12 +525,18 @@ impl Turn {
         QueueEntry::Behind(place)
     }
 
-    /// The lock was granted. It ends by itself at that time.
-    pub(crate) fn granted(self, end: Instant) {
+    /// What it wanted was granted: the lock of the key, which ends by itself at that time, or these slots of it.
+    pub(crate) fn granted(self, end: Instant, slots: impl Iterator<Item = u16>) {
         self.with(|queue| {
+            queue.busy = None;
             if queue.is_exclusive {
                 queue.taken = Some(end);
                 queue.hand_over.granted(Instant::now());
+                return;
+            }
+            queue.held.extend(slots);
+            if let Room::Unknown { window } = &mut queue.room {
+                *window += 1;
             }
         });
     }
@@ -493,7 +552,7 @@ impl Turn {
         self.with(|queue| {
             queue.lane = lane;
             let others = || queue.line.iter().map(|waiting| waiting.ticket.policy.wait);
-            if queue.watch.is_none() && (listens || others().any(|wait| wait == Wait::Notify)) {
+            if queue.watch.is_none() && (listens || others().any(|wait| wait != Wait::Poll)) {
                 queue.watch = listen().map(Arc::new);
             }
             (Arc::clone(&queue.news), queue.watch.clone())
@@ -529,11 +588,14 @@ impl Turn {
     }
 
     /// When the most eager of those who wait behind would ask again, `asked` being when the store was last asked;
-    /// `None` if none of them would.
-    pub(crate) fn others_ask_at(&self, asked: Instant) -> Option<Instant> {
+    /// `None` if none of them would. With `relies`, those count alone who do not rely on the store's messages.
+    pub(crate) fn others_ask_at(&self, asked: Instant, relies: bool) -> Option<Instant> {
         let pace_ms = self.with(|queue| {
             let random = random::unit().unwrap_or(0.5);
-            let paces = queue.line.iter().map(|waiting| {
+            let others = queue.line.iter();
+            let others =
+                others.filter(|waiting| !relies || waiting.ticket.policy.wait == Wait::Poll);
+            let paces = others.map(|waiting| {
                 let waited = asked.saturating_duration_since(waiting.ticket.since);
                 let waited_ms = waited.as_secs_f64() * 1000.0;
                 waiting.ticket.policy.pace_ms(waited_ms, random)
@@ -559,3 +621,6 @@ impl Drop for Asking<'_> {
         self.0.with(|queue| queue.asking -= 1);
     }
 }
+
+#[cfg(test)]
+mod tests;

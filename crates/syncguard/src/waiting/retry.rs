@@ -2,7 +2,7 @@
 //!
 //! [`RetryState`] only decides. It has no clock, no random numbers and no timer: the loop that waits passes them in.
 
-use crate::error::{Error, ErrorKind};
+use crate::text::error::{Error, ErrorKind};
 
 /// The longest wait that every timer supports, in milliseconds: 2³¹ - 1.
 const LONGEST_WAIT_MS: f64 = 2_147_483_647.0;
@@ -52,10 +52,14 @@ pub struct RetryPolicy {
 /// What ends the wait between two attempts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wait {
-    /// A message of the store that the lock was freed, and in any case the next retry's time.
+    /// A message of the store that the lock was freed, and in any case the next retry's time. While the store tells of
+    /// releases, retries ask less and less often until the lock would end by itself, at least once in half a minute
+    /// (docs/waiting.md, "While the store tells").
     Notify,
     /// The next retry's time.
     Poll,
+    /// As `Notify`, but however long the lock lasts: for stores that bill by command.
+    NotifyOnly,
 }
 
 /// Waits for five seconds, however many attempts that takes.
@@ -283,6 +287,12 @@ impl RetryState {
             return NextStep::Wait { delay_ms };
         }
         self.after(attempt, elapsed_ms, random)
+    }
+
+    /// Whether the next attempt that finds the lock held is the last one, `elapsed_ms` after the start.
+    pub(crate) fn is_last(&self, elapsed_ms: f64) -> bool {
+        let is_over = elapsed_ms + 1.0 >= self.policy.timeout_ms;
+        is_over || f64::from(self.retries) >= self.policy.max_retries
     }
 
     /// Notes what an attempt has shown.

@@ -8,17 +8,17 @@ use tokio::time::{Instant, sleep_until, timeout_at};
 
 use super::queue::{Place, QueueEntry, Turn};
 use super::retry::{FailedAttempt, GiveUp, NextStep, RetryPolicy, RetryState, Wait};
-use crate::backend::Backend;
-use crate::batch::Batch;
-use crate::claim::Claim;
-use crate::error::{Error, ErrorKind};
-use crate::lock_id::LockId;
+use crate::asking::outcome::{AcquireOutcome, Grant};
+use crate::asking::request::AcquireRequest;
+use crate::background::backend::Backend;
 use crate::operation::{self, CallOptions};
-use crate::outcome::{AcquireOutcome, Grant};
 use crate::random;
-use crate::request::AcquireRequest;
-use crate::time::TIME_TOLERANCE_MS;
-use crate::ttl::Ttl;
+use crate::text::error::{Busy, Error, ErrorKind};
+use crate::values::batch::Batch;
+use crate::values::claim::Claim;
+use crate::values::lock_id::LockId;
+use crate::values::time::TIME_TOLERANCE_MS;
+use crate::values::ttl::Ttl;
 
 /// Asks for a lock, or for several at once, until they are granted: see [`lock`](crate::lock), which gives a guard.
 #[derive(Debug)]
@@ -32,10 +32,22 @@ pub struct Waiter {
     failure: Option<Error>,
     /// Which claim stood in the way when the store was last asked.
     obstacle: usize,
+    /// When that was first known of the lock which it waits for, by an answer of the store or without one.
+    first_known: Option<Instant>,
+    /// When the store was last asked, or that was known without it.
+    asked: Instant,
+    /// When the lock ends of which retries have not asked since, because it was known to be held.
+    unasked: Option<Instant>,
+    /// What the store has said of it, and when.
+    busy: Option<(Instant, Busy)>,
     attempts: u32,
     contended: u32,
     wakeups: u32,
 }
+
+/// However long a lock lasts, the store is asked again when as much time has passed as before, and at least once in this time: in case
+/// somebody frees it without a message, such as other libraries, and people.
+pub(crate) const LONGEST_TRUST: Duration = Duration::from_secs(30);
 
 /// Locks that were waited for.
 #[derive(Debug)]
@@ -79,14 +91,19 @@ impl Waiter {
         if request.due.is_some() {
             return Err(no_period());
         }
+        let start = Instant::now();
         Ok(Self {
             backend: Arc::clone(backend),
             request,
             policy,
-            start: Instant::now(),
+            start,
+            first_known: None,
+            asked: start,
+            unasked: None,
             retry: RetryState::new(policy)?,
             failure: None,
             obstacle: 0,
+            busy: None,
             attempts: 0,
             contended: 0,
             wakeups: 0,
@@ -128,6 +145,10 @@ impl Waiter {
         }
     }
 
+    #[expect(
+        clippy::cognitive_complexity,
+        reason = "whoever waits looks at the clock, the answer and the queue in one loop"
+    )]
     async fn until_granted(&mut self) -> Result<Granted, Error> {
         // Whoever does not wait does not queue either.
         if !self.policy.waits() {
@@ -149,9 +170,7 @@ impl Waiter {
         loop {
             let (attempt, free_at) = match found {
                 AttemptOutcome::Granted(granted) => {
-                    for turn in turns {
-                        turn.granted(ends_by(self.request.ttl));
-                    }
+                    self.tell_granted(turns, &granted);
                     return Ok(granted);
                 }
                 AttemptOutcome::NotYet { attempt, free_at } => (attempt, free_at),
@@ -171,8 +190,46 @@ impl Waiter {
             let end = Box::pin(self.pause(&turns, retry_at, free_at)).await;
             is_hinted = !matches!(end, PauseEnd::Retry);
             self.wakeups += u32::from(matches!(end, PauseEnd::Freed));
-            found = self.ask(&mut turns).await?;
+            found = match end {
+                PauseEnd::Retry if self.relies_on_messages(&turns, free_at) => {
+                    self.unasked = free_at;
+                    AttemptOutcome::NotYet { attempt, free_at }
+                }
+                PauseEnd::Freed => {
+                    self.unasked = None;
+                    self.ask(&mut turns).await?
+                }
+                _ => self.ask(&mut turns).await?,
+            };
         }
+    }
+
+    /// For how long its last answer is relied on.
+    fn trust(&self) -> Duration {
+        let known_for = self.first_known.map(|first| self.asked - first);
+        known_for.unwrap_or_default().min(LONGEST_TRUST)
+    }
+
+    /// Notes that the store was asked now, or need not have been.
+    fn knows(&mut self) {
+        self.asked = Instant::now();
+        self.first_known.get_or_insert(self.asked);
+    }
+
+    /// Whether the store need not be asked whether the lock is free that it has said to be held until `free_at`: it would have
+    /// told. The last attempt asks in any case.
+    fn relies_on_messages(&self, turns: &[Turn], free_at: Option<Instant>) -> bool {
+        let now = Instant::now();
+        let until = match self.policy.wait {
+            Wait::Poll => None,
+            Wait::Notify => free_at.map(|end| end.min(self.asked + self.trust())),
+            Wait::NotifyOnly => free_at,
+        };
+        until.is_some_and(|until| now < until)
+            && !self.retry.is_last(self.elapsed_ms())
+            && self
+                .turn_for(turns, self.obstacle)
+                .is_some_and(Turn::is_told)
     }
 
     /// Asks, unless it is known already that somebody else has what it wants.
@@ -182,6 +239,7 @@ impl Waiter {
             return self.ask(turns).await;
         };
         self.obstacle = claim;
+        self.knows();
         let attempt = FailedAttempt::Locked;
         Ok(AttemptOutcome::NotYet { attempt, free_at })
     }
@@ -210,6 +268,22 @@ impl Waiter {
         Ok(turns)
     }
 
+    /// Lets those behind know in each queue what was granted.
+    fn tell_granted(&self, turns: Batch<Turn>, granted: &Granted) {
+        let mut grants = granted.grants.iter();
+        let keys = self
+            .request
+            .claims
+            .chunk_by(|one, other| one.key == other.key);
+        for (turn, claims) in turns.into_iter().zip(keys) {
+            let slots = grants.by_ref().take(claims.len());
+            turn.granted(
+                ends_by(self.request.ttl),
+                slots.filter_map(|grant| grant.slot),
+            );
+        }
+    }
+
     /// The turn in the queue for a claim.
     fn turn_for<'a>(&self, turns: &'a [Turn], claim: usize) -> Option<&'a Turn> {
         let claims = self.request.claims.get(..=claim)?;
@@ -220,6 +294,7 @@ impl Waiter {
     /// The error of one whose time is over before its turn.
     fn too_late(&mut self, place: &Place) -> Error {
         self.failure = place.failure();
+        self.busy = place.busy();
         let attempt = match &self.failure {
             Some(error) => FailedAttempt::Error(error.kind()),
             None => FailedAttempt::Locked,
@@ -243,15 +318,23 @@ impl Waiter {
         let asking = turns.first().and_then(Turn::asking);
         let found = self.attempt().await?;
         drop(asking);
+        let unasked = self.unasked.take();
         let Some(turn) = self.turn_for(turns, self.obstacle) else {
             return Ok(found);
         };
         match &found {
-            AttemptOutcome::Granted(_) => {}
+            AttemptOutcome::Granted(granted) => {
+                if unasked.is_some_and(|end| granted.asked < end) {
+                    turn.was_not_told();
+                }
+            }
             AttemptOutcome::NotYet {
                 attempt: FailedAttempt::Locked,
                 free_at,
-            } => turn.found(None, *free_at),
+            } => {
+                turn.found(None, *free_at);
+                turn.tells(self.busy.clone());
+            }
             AttemptOutcome::NotYet { free_at, .. } => {
                 turn.found(self.failure.as_ref(), *free_at);
             }
@@ -285,8 +368,14 @@ impl Waiter {
                 return Ok(AttemptOutcome::Granted(Granted { grants, asked }));
             }
             Ok(AcquireOutcome::Done(_)) => return Err(no_period()),
-            Ok(AcquireOutcome::Locked { claim, free_in }) => {
+            Ok(AcquireOutcome::Locked {
+                claim,
+                free_in,
+                labels,
+            }) => {
                 self.obstacle = claim;
+                let labels = labels.to_texts();
+                self.busy = Some((Instant::now(), Busy { free_in, labels }));
                 self.contended += 1;
                 (FailedAttempt::Locked, free_in)
             }
@@ -298,7 +387,8 @@ impl Waiter {
                 (FailedAttempt::Error(kind), None)
             }
         };
-        let free_at = free_in.and_then(|free_in| Instant::now().checked_add(free_in));
+        self.knows();
+        let free_at = free_in.and_then(|free_in| self.asked.checked_add(free_in));
         Ok(AttemptOutcome::NotYet { attempt, free_at })
     }
 
@@ -311,7 +401,15 @@ impl Waiter {
         };
         match step {
             NextStep::Wait { delay_ms } => Ok(Duration::from_secs_f64(delay_ms / 1000.0)),
-            NextStep::GiveUp(GiveUp::Contention(error)) => Err(error),
+            NextStep::GiveUp(GiveUp::Contention(error)) => Err(match self.busy.take() {
+                Some((told, mut busy)) => {
+                    // It goes on while it is waited for.
+                    let gone = told.elapsed();
+                    busy.free_in = busy.free_in.map(|free_in| free_in.saturating_sub(gone));
+                    error.with_busy(busy)
+                }
+                None => error,
+            }),
             NextStep::GiveUp(GiveUp::Failed { effort }) => {
                 let failure = self.failure.take();
                 let failure = failure
@@ -325,7 +423,7 @@ impl Waiter {
     /// somebody behind would ask by now, were it alone, or if nobody can get the lock any more because the backend is being
     /// closed.
     async fn pause(&self, turns: &[Turn], retry_at: Instant, free_at: Option<Instant>) -> PauseEnd {
-        let asked = Instant::now();
+        let asked = self.asked;
         let backend = &self.backend;
         let claim = self.request.claims.get(self.obstacle);
         let Some((claim, turn)) = claim.zip(self.turn_for(turns, self.obstacle)) else {
@@ -333,13 +431,15 @@ impl Waiter {
             return PauseEnd::Retry;
         };
         loop {
-            let listens = self.policy.wait == Wait::Notify;
+            let listens = self.policy.wait != Wait::Poll;
             let watch = || backend.watch(claim);
             let (news, watch) = turn.listen(backend.lane(), listens, watch);
             if turn.is_freed() {
                 return PauseEnd::Freed;
             }
-            let early = [free_at, turn.others_ask_at(asked), turn.looks_again_at()];
+            let relies = listens && free_at.is_some() && turn.is_told();
+            let others = turn.others_ask_at(asked, relies);
+            let early = [free_at, others, turn.looks_again_at()];
             let early = early.into_iter().flatten().min();
             let (until, end) = match early.filter(|early| *early < retry_at) {
                 Some(early) => (early, PauseEnd::Early),

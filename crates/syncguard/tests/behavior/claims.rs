@@ -1,10 +1,12 @@
 //! Several keys at once, all or nothing, and slots of a key.
 
 use std::collections::HashSet;
+use std::future::pending;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::time::Duration;
 
+use syncguard::operation::{self, CallOptions};
 use syncguard::{
     AcquireOutcome, AcquireRequest, AutoExtend, Backend, Batch, Claim, ErrorKind, ExtendOutcome,
     Extension, Grant, Key, LockId, LockOptions, Operation, ReleaseOutcome, RetryPolicy, Slots, Ttl,
@@ -37,6 +39,7 @@ tests![
     whoever_waits_for_a_slot_gets_it,
     a_guard_holds_all_and_loses_all,
     a_dropped_guard_frees_all,
+    a_guard_keeps_what_is_not_released_by_its_id,
 ];
 
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -455,4 +458,49 @@ async fn a_dropped_guard_frees_all(stage: Stage) {
     drop(guard);
     t.until_free(&a).await;
     t.until_free(&b.slot(number)).await;
+}
+
+async fn a_guard_keeps_what_is_not_released_by_its_id(stage: Stage) {
+    const TTL_MS: i64 = 1500;
+    let t = stage.open().await;
+    for auto_extend in [None, Some(AutoExtend::default())] {
+        let keys = keys(&t, &["a", "b", "c"]);
+        let claims: Vec<_> = keys.iter().map(plain).collect();
+        let options = LockOptions {
+            ttl: if auto_extend.is_some() {
+                ttl(TTL_MS)
+            } else {
+                LONG
+            },
+            auto_extend,
+            ..LockOptions::default()
+        };
+        let mut guard = lock(&t.backend, claims, &options).await.unwrap();
+        let lost = guard.lost();
+        let lock_ids = guard.lock_ids();
+        for number in [0, 2] {
+            let release = Operation::Release([lock_ids[number].clone()].into());
+            let call = CallOptions::default();
+            let released: ReleaseOutcome = operation::run(&t.backend, release, call, pending())
+                .await
+                .unwrap();
+            assert_eq!(released, ReleaseOutcome::Released);
+            let before = guard.expires_at_ms();
+            assert!(guard.extend(options.ttl).await.unwrap());
+            if auto_extend.is_some() {
+                t.pass_ms(TTL_MS as u64 / 3).await;
+                eventually("the others are extended", async || {
+                    guard.expires_at_ms() > before
+                })
+                .await;
+            }
+        }
+        let is_locked = async |key: &Key| t.is_locked(key).await;
+        assert!(
+            !is_locked(&keys[0]).await && is_locked(&keys[1]).await && !is_locked(&keys[2]).await
+        );
+        assert!(guard.release().await.unwrap());
+        assert!(!t.is_locked(&keys[1]).await);
+        assert!(timeout(Duration::from_millis(50), lost).await.is_err());
+    }
 }

@@ -85,6 +85,7 @@ impl Store for OnEmulator {
             let config = FirestoreConfig {
                 emulator_host: Some(address.clone()),
                 cleanup_in_is_locked: setup.cleanup_in_is_locked,
+                ignore_clock_skew: true,
                 operation_timeout: setup.operation_timeout,
                 ..FirestoreConfig::project(&project)
             };

@@ -3,7 +3,10 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use syncguard::{AutoExtend, Backend, ErrorKind, Key, LockGuard, LockOptions, Ttl, lock};
+use syncguard::{
+    AutoExtend, Backend, ErrorKind, Key, LockError, LockGuard, LockOptions, Ttl, lock,
+};
+use tokio::task::yield_now;
 use tokio::time::{sleep, timeout};
 
 use crate::faulty::{Fault, Faulty};
@@ -49,6 +52,22 @@ async fn pass_a_heartbeat(t: &Context, guards: &[LockGuard], ttl_ms: u32) {
         each.all(|(guard, before)| guard.expires_at_ms() > *before)
     })
     .await;
+}
+
+/// Waits for the loss, which must come before a timer that starts now. A process without a share of the processor is late with
+/// both: so their order is asked, not a clock.
+async fn lost_within(guard: &LockGuard, limit: Duration) -> LockError {
+    let lost = guard.lost();
+    tokio::pin!(lost);
+    if let Ok(error) = timeout(limit, &mut lost).await {
+        return error;
+    }
+    // What was due earlier may be told after the timer, on the turns that follow.
+    for _ in 0..100 {
+        yield_now().await;
+    }
+    let error = timeout(Duration::ZERO, lost).await;
+    error.expect("the loss came after the timer")
 }
 
 async fn a_lock_outlives_its_ttl(stage: Stage) {
@@ -102,12 +121,10 @@ async fn a_lock_that_is_put_out_is_lost(stage: Stage) {
     let t = stage.open().await;
     let key = t.key("a");
     let guard = hold(&t.backend, &key, ttl(1500)).await;
-    let start = Instant::now();
     assert!(t.fixture.peer().force_release(&key).await.unwrap());
     let next = t.acquire(&key, LONG).await;
-    let error = timeout(PATIENCE, guard.lost()).await.unwrap();
+    let error = lost_within(&guard, Duration::from_millis(1500 + 1000)).await;
     assert_eq!(error.kind(), ErrorKind::LockLost);
-    assert!(start.elapsed() < Duration::from_millis(1500 + 1000));
     assert!(next.fence > guard.fence());
     // It stays lost, for all who ask.
     assert_eq!(guard.lost().await.kind(), ErrorKind::LockLost);
@@ -121,15 +138,13 @@ async fn a_lock_that_expired_is_lost(stage: Stage) {
     let backend: Arc<dyn Backend> = faulty;
     let start = Instant::now();
     let guard = hold(&backend, &t.key("a"), ttl(300)).await;
-    let error = timeout(PATIENCE, guard.lost()).await.unwrap();
+    let error = lost_within(&guard, Duration::from_millis(300 + 1000)).await;
     assert_eq!(error.kind(), ErrorKind::LockLost);
     assert!(
         error.message().ends_with("the store is not well"),
         "{error}"
     );
-    let after = start.elapsed();
-    assert!(after >= Duration::from_millis(300), "{after:?}");
-    assert!(after < Duration::from_millis(300 + 1000), "{after:?}");
+    assert!(start.elapsed() >= Duration::from_millis(300));
 }
 
 async fn without_heartbeats_a_lock_is_lost_with_its_ttl(stage: Stage) {

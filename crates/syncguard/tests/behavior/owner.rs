@@ -1,5 +1,8 @@
 use crate::support::attempts::Attempts as _;
-use syncguard::{AcquireOutcome, Key, LockOptions, Owner, Ttl};
+use syncguard::{
+    AcquireOutcome, AcquireRequest, Claim, ErrorKind, Key, Labels, LockOptions, Owner, RetryPolicy,
+    Slots, Ttl,
+};
 
 use crate::fixture::{Context, LONG, Stage, prepared, tests, ttl};
 
@@ -11,6 +14,9 @@ tests![
     a_refused_attempt_leaves_the_label,
     the_next_holder_does_not_inherit_it,
     lock_passes_it_on,
+    a_busy_answer_says_who_and_for_how_long,
+    of_several_it_is_about_what_stands_in_the_way,
+    whoever_has_waited_is_told_too,
 ];
 
 async fn acquire_as(t: &Context, key: &Key, ttl: Ttl, owner: &str) -> AcquireOutcome {
@@ -100,4 +106,102 @@ async fn lock_passes_it_on(stage: Stage) {
     let guard = syncguard::lock(&t.backend, &key, &options).await.unwrap();
     assert_eq!(label(&t, &key).await.as_deref(), Some("worker-7"));
     guard.release().await.unwrap();
+}
+
+/// Which claim stood in the way, for how many seconds at most, and whose it is.
+fn told(outcome: AcquireOutcome) -> (usize, Option<u64>, Labels) {
+    let AcquireOutcome::Locked {
+        claim,
+        free_in,
+        labels,
+    } = outcome
+    else {
+        panic!("{outcome:?}");
+    };
+    (claim, free_in.map(|free_in| free_in.as_secs() + 1), labels)
+}
+
+fn owner(name: &str) -> Labels {
+    Owner::new(name).unwrap().into()
+}
+
+async fn a_busy_answer_says_who_and_for_how_long(stage: Stage) {
+    let t = stage.open().await;
+    for (number, (ttl_ms, name)) in [
+        (30_000, Some("worker-7")),
+        (90_000, None),
+        (20_000, Some("é, \"\\% x")),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let key = t.key(&number.to_string());
+        let labels = match name {
+            Some(name) => {
+                acquire_as(&t, &key, ttl(ttl_ms), name).await;
+                owner(name)
+            }
+            None => {
+                t.acquire(&key, ttl(ttl_ms)).await;
+                Labels::default()
+            }
+        };
+        for _ in 0..2 {
+            let (claim, seconds, found) = told(acquire_as(&t, &key, LONG, "another").await);
+            assert_eq!((claim, &found), (0, &labels));
+            // With the tolerance, and less what it took to ask.
+            let all = u64::try_from(ttl_ms).unwrap() / 1000 + 2;
+            assert!((all - 15..=all).contains(&seconds.unwrap()), "{seconds:?}");
+        }
+    }
+}
+
+async fn of_several_it_is_about_what_stands_in_the_way(stage: Stage) {
+    let t = stage.open().await;
+    let [free, held, pool] = ["a", "b", "p"].map(|name| t.key(name));
+    acquire_as(&t, &held, ttl(30_000), "holder").await;
+    let plain = |key: &Key| Claim::new(key.clone()).unwrap();
+    let slot = || Claim::slot(pool.clone(), Slots::new(2).unwrap()).unwrap();
+    let request = |claims: Vec<Claim>, ttl, name: &str| {
+        let mut request = AcquireRequest::of(claims, ttl).unwrap();
+        request.labels = owner(name);
+        t.backend.prepare(&mut request);
+        request
+    };
+    let both = request(vec![plain(&free), plain(&held)], LONG, "x");
+    let (claim, seconds, found) = told(t.backend.acquire(&both).await.unwrap());
+    assert_eq!((claim, found), (1, owner("holder")));
+    assert!((17..=32).contains(&seconds.unwrap()), "{seconds:?}");
+    for (ttl_ms, name) in [(90_000, "last"), (30_000, "first")] {
+        let request = request(vec![slot()], ttl(ttl_ms), name);
+        assert!(!t.backend.acquire(&request).await.unwrap().is_locked());
+    }
+    let both = request(vec![plain(&free), slot()], LONG, "x");
+    let (claim, seconds, found) = told(t.backend.acquire(&both).await.unwrap());
+    assert_eq!((claim, found), (1, owner("first")));
+    assert!((17..=32).contains(&seconds.unwrap()), "{seconds:?}");
+}
+
+async fn whoever_has_waited_is_told_too(stage: Stage) {
+    let t = stage.open().await;
+    let key = t.key("a");
+    acquire_as(&t, &key, ttl(30_000), "holder").await;
+    let options = LockOptions {
+        retry: RetryPolicy {
+            timeout_ms: 400.0,
+            retry_delay_ms: 100.0,
+            ..RetryPolicy::default()
+        },
+        ..LockOptions::default()
+    };
+    let wait = || syncguard::lock(&t.backend, &key, &options);
+    // Of those who wait beside each other, one asks.
+    let (one, other) = tokio::join!(wait(), wait());
+    for error in [one.unwrap_err(), other.unwrap_err()] {
+        assert_eq!(error.kind(), ErrorKind::AcquisitionTimeout, "{error:?}");
+        let busy = error.busy().unwrap();
+        assert_eq!(busy.labels, [("owner", "holder".to_owned())]);
+        let seconds = busy.free_in.unwrap().as_secs() + 1;
+        assert!((17..=31).contains(&seconds), "{seconds}");
+    }
 }

@@ -10,6 +10,7 @@
 
 mod claims;
 mod clients;
+mod clocks;
 mod documents;
 mod faults;
 mod fields;
@@ -27,6 +28,7 @@ fn main() -> ExitCode {
     support::suite::run(&[
         ("claims", claims::TESTS),
         ("clients", clients::TESTS),
+        ("clocks", clocks::TESTS),
         ("documents", documents::TESTS),
         ("faults", faults::TESTS),
         ("fields", fields::TESTS),

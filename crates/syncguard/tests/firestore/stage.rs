@@ -44,10 +44,22 @@ impl Server {
         &self,
         change: impl FnOnce(&mut FirestoreConfig),
     ) -> Arc<dyn Backend> {
-        self.backend_on(SystemClock, change)
+        self.backend_by(SystemClock, change)
     }
 
+    /// On a clock that has nothing to do with the emulator's.
     pub(crate) fn backend_on(
+        &self,
+        clock: impl Clock,
+        change: impl FnOnce(&mut FirestoreConfig),
+    ) -> Arc<dyn Backend> {
+        self.backend_by(clock, |config| {
+            config.ignore_clock_skew = true;
+            change(config);
+        })
+    }
+
+    pub(crate) fn backend_by(
         &self,
         clock: impl Clock,
         change: impl FnOnce(&mut FirestoreConfig),

@@ -139,7 +139,10 @@ async fn a_repeated_acquisition_is_answered_as_it_was_granted() {
     assert_eq!(rows(&tables, Tables::fences).await, 3);
     // Once one is gone, the rest is in the way, and no other slot is taken under the same lock id.
     ours.release(&request.claims[0].lock_id).await.unwrap();
-    let AcquireOutcome::Locked { claim: 1, free_in } = ours.acquire(&request).await.unwrap() else {
+    let AcquireOutcome::Locked {
+        claim: 1, free_in, ..
+    } = ours.acquire(&request).await.unwrap()
+    else {
         panic!("half a grant");
     };
     assert!(free_in.unwrap().as_millis() > 20_000);
@@ -155,6 +158,7 @@ async fn what_is_in_the_way_is_named() {
         let AcquireOutcome::Locked {
             claim: found,
             free_in,
+            ..
         } = outcome
         else {
             panic!("nothing was in the way");
@@ -171,7 +175,10 @@ async fn what_is_in_the_way_is_named() {
     let others = take(&ours, [slot("ways", 3), slot("ways", 3)]).await;
     let claims = || [plain("way a"), slot("ways", 3), slot("ways", 3)];
     let outcome = try_take(&ours, claims()).await.unwrap();
-    let AcquireOutcome::Locked { claim: 1, free_in } = outcome else {
+    let AcquireOutcome::Locked {
+        claim: 1, free_in, ..
+    } = outcome
+    else {
         panic!("{outcome:?}");
     };
     assert!((9_000..=11_000).contains(&free_in.unwrap().as_millis()));
@@ -184,7 +191,10 @@ async fn what_is_in_the_way_is_named() {
     let expired = others[0].lock_id.as_str();
     client.execute(&expire, &[&expired]).await.unwrap();
     let outcome = try_take(&ours, claims()).await.unwrap();
-    let AcquireOutcome::Locked { claim: 2, free_in } = outcome else {
+    let AcquireOutcome::Locked {
+        claim: 2, free_in, ..
+    } = outcome
+    else {
         panic!("{outcome:?}");
     };
     assert!((8_000..=11_000).contains(&free_in.unwrap().as_millis()));

@@ -20,7 +20,7 @@ use crate::stage::{enters, options, own_tables, server, sessions};
 use crate::support::attempts::Attempts as _;
 use crate::support::certificates::Certificates;
 use crate::support::locks::{acquire, eventually, key};
-use crate::support::postgres_server::{DATABASE, PASSWORD, PgBouncer, PostgresServer, USER};
+use crate::support::postgres_server::{DATABASE, PASSWORD, PostgresServer, USER};
 use crate::support::process::Pipe;
 use crate::support::suite::tests;
 
@@ -33,11 +33,8 @@ tests![
     wrong_credentials_are_refused_and_not_shown,
     what_is_not_there_is_said,
     too_many_connections_are_said,
-    settings_of_the_session_are_carried_over,
-    a_pooler_is_noticed,
-    a_proxy_that_refuses_settings_gets_none,
-    the_users_settings_count_also_where_they_are_refused_at_the_start,
     a_server_that_is_too_old_is_refused,
+    servers_that_only_speak_like_postgresql_are_refused,
     a_server_may_be_its_own_authority,
     a_file_that_cannot_be_read_holds_up_nobody_else,
     backends_share_connections_also_on_other_tables,
@@ -259,96 +256,6 @@ async fn too_many_connections_are_said() {
     assert!(error.message().contains("max_connections"), "{error}");
 }
 
-async fn settings_of_the_session_are_carried_over() {
-    let client = server().client().await;
-    client.batch_execute("CREATE SCHEMA \"a b\"").await.unwrap();
-    let tables = own_tables();
-    let config = PostgresConfig {
-        application_name: Some("my app".to_owned()),
-        parameters: vec![("search_path".to_owned(), "\"a b\"".to_owned())],
-        ..server().unix()
-    };
-    let backend = PostgresBackend::new(config, options(&tables)).unwrap();
-    backend.setup_schema().await.unwrap();
-    let sql = "SELECT schemaname FROM pg_tables WHERE tablename = $1";
-    let schema: String = client
-        .query_one(sql, &[&tables.locks()])
-        .await
-        .unwrap()
-        .get(0);
-    assert_eq!(schema, "a b");
-    assert_eq!(sessions(&client, "my app").await.0, 1);
-}
-
-/// Behind a pooler that refuses settings, and one that drops them, nothing is prepared.
-async fn a_pooler_is_noticed() {
-    for ignores in [false, true] {
-        let bouncer = PgBouncer::start(server(), ignores);
-        let tables = own_tables();
-        let backend = PostgresBackend::new(bouncer.config(), options(&tables)).unwrap();
-        backend.setup_schema().await.unwrap();
-        for _ in 0..20 {
-            let grant = crate::support::locks::acquire(&backend, "k").await;
-            backend.release(&grant.lock_id).await.unwrap();
-        }
-    }
-}
-
-/// What poolers and old servers say of settings that they do not know: RDS Proxy, servers before version 12, PgBouncer,
-/// and others.
-const REFUSALS: [&str; 5] = ["0A000", "42704", "08P01", "22023", "XX000"];
-
-async fn a_proxy_that_refuses_settings_gets_none() {
-    for state in REFUSALS {
-        let gate = Gate::start(server().port(), Rule::RefusesSettings(state)).await;
-        let tables = own_tables();
-        let backend = PostgresBackend::new(gate.config(server().tcp()), options(&tables)).unwrap();
-        backend.setup_schema().await.unwrap();
-        let mut last = 0;
-        for _ in 0..5 {
-            let grant = acquire(&backend, "k").await;
-            assert!(grant.fence.get() > last, "{state}");
-            last = grant.fence.get();
-            backend.release(&grant.lock_id).await.unwrap();
-        }
-        // It is asked once, and not for each connection.
-        assert_eq!(gate.refused(), 1, "{state}");
-    }
-}
-
-async fn the_users_settings_count_also_where_they_are_refused_at_the_start() {
-    let client = server().client().await;
-    client
-        .batch_execute("CREATE SCHEMA \"far away\"")
-        .await
-        .unwrap();
-    let tables = own_tables();
-    let config = PostgresConfig {
-        options: Some("-c search_path=\"far\\ away\"".to_owned()),
-        parameters: vec![("lock_timeout".to_owned(), "1s".to_owned())],
-        ..server().tcp()
-    };
-    let gate = Gate::start(server().port(), Rule::RefusesSettings("0A000")).await;
-    let backend = PostgresBackend::new(gate.config(config.clone()), options(&tables)).unwrap();
-    backend.setup_schema().await.unwrap();
-    let sql = "SELECT schemaname FROM pg_tables WHERE tablename = $1";
-    let found = client.query_one(sql, &[&tables.locks()]).await.unwrap();
-    assert_eq!(found.get::<_, String>(0), "far away");
-    assert_eq!(gate.refused(), 2);
-    // A wrong one is an error there as well.
-    let wrong = PostgresConfig {
-        parameters: vec![("lock_timeout".to_owned(), "soon".to_owned())],
-        ..config.clone()
-    };
-    let error = enters(gate.config(wrong)).await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{error:?}");
-    // What PgBouncer sets in one client's session, others get.
-    let gate = Gate::start(server().port(), Rule::RefusesSettings("08P01")).await;
-    let error = enters(gate.config(config)).await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{error:?}");
-    assert!(error.message().contains("leave out options"), "{error}");
-}
-
 async fn a_server_that_is_too_old_is_refused() {
     let sql = "SELECT current_setting('server_version_num')::integer";
     let row = server().client().await.query_one(sql, &[]).await.unwrap();
@@ -358,6 +265,27 @@ async fn a_server_that_is_too_old_is_refused() {
     assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{error:?}");
     let words = "the server is PostgreSQL 11, and version 12 or later is needed";
     assert_eq!(error.message(), words);
+}
+
+async fn servers_that_only_speak_like_postgresql_are_refused() {
+    // What these servers were told to answer; the rest of the text stays that of the real one.
+    for (words, name) in [
+        ("CockroachDB CCL v24.1.2 (x86_64", "is CockroachDB,"),
+        ("PostgreSQL 11.2-YB-2.21.1.0-b0 ", "is YugabyteDB,"),
+        ("PostgreSQL 18.6 (PGlite 0.5.14)", "is PGlite,"),
+    ] {
+        let rule = Rule::Product("PostgreSQL ", words);
+        let gate = Gate::start(server().port(), rule).await;
+        let backend = PostgresBackend::new(gate.config(server().tcp()), options(&own_tables()));
+        let backend = backend.unwrap();
+        for error in [
+            enters(gate.config(server().tcp())).await.unwrap_err(),
+            backend.setup_schema().await.unwrap_err(),
+        ] {
+            assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{error:?}");
+            assert!(error.message().contains(name), "{error}");
+        }
+    }
 }
 
 async fn a_server_may_be_its_own_authority() {
@@ -410,7 +338,8 @@ async fn a_file_that_cannot_be_read_holds_up_nobody_else() {
     let start = Instant::now();
     let k = key("k");
     let (error, ()) = tokio::join!(stuck.is_locked(&k), others);
-    assert!(start.elapsed() < limit * 3, "{:?}", start.elapsed());
+    // Nothing else would end it.
+    assert!(start.elapsed() < limit * 20, "{:?}", start.elapsed());
     let error = error.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::NetworkTimeout, "{error:?}");
     assert!(error.message().contains("certificates"), "{error}");

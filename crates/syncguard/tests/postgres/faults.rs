@@ -27,6 +27,7 @@ tests![
     a_session_that_does_not_wait_for_the_disk,
     a_backend_that_is_closed_while_it_is_busy,
     a_backend_that_is_closed_while_it_is_stuck,
+    a_session_that_ends_while_the_runtime_is_busy_is_not_used,
 ];
 
 async fn sessions_that_are_terminated_under_load() {
@@ -264,4 +265,44 @@ async fn a_backend_that_is_closed_while_it_is_stuck() {
     in_time(TIMEOUT, scene.backend.close()).await;
     blocker.batch_execute("COMMIT").await.unwrap();
     let _ = stuck.await.unwrap();
+}
+
+/// Whatever reads the session has had no turn when the next operation begins.
+async fn a_session_that_ends_while_the_runtime_is_busy_is_not_used() {
+    let (_ours, tables) = crate::stage::backend(server().tcp()).await;
+    let client = server().client().await;
+    let sql = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity \
+               WHERE application_name = 'ended'";
+    // Ends the session, and waits until it is gone.
+    let end = async move || {
+        let ended = client.query_one(sql, &[]).await.unwrap().get::<_, i64>(0);
+        eventually("it is gone", async || {
+            client.query_one(sql, &[]).await.unwrap().get::<_, i64>(0) == 0
+        })
+        .await;
+        ended
+    };
+    let around = tokio::runtime::Handle::current();
+    let busy = tokio::task::spawn_blocking(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build();
+        runtime.unwrap().block_on(async {
+            let config = PostgresConfig {
+                application_name: Some("ended".to_owned()),
+                ..server().tcp()
+            };
+            let backend = PostgresBackend::new(config, options(&tables)).unwrap();
+            for _ in 0..3 {
+                backend.is_locked(&key("k")).await.unwrap();
+                let ended = std::thread::scope(|scope| {
+                    let ends = scope.spawn(|| around.block_on(end()));
+                    ends.join().unwrap()
+                });
+                assert_eq!(ended, 1);
+                backend.is_locked(&key("k")).await.unwrap();
+            }
+        });
+    });
+    busy.await.unwrap();
 }

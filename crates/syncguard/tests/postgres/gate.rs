@@ -15,6 +15,8 @@ pub(crate) enum Rule {
     RefusesSettings(&'static str),
     /// The server's version is another one: the number that it is, and the number that clients are told.
     Version(i32, i32),
+    /// What the server says of itself begins otherwise: with the second text, in place of the first.
+    Product(&'static str, &'static str),
 }
 
 pub(crate) struct Gate {
@@ -87,7 +89,10 @@ async fn serve(mut client: TcpStream, server_port: u16, rule: Rule, refused: Arc
         let mut buffer = vec![0; 65_536];
         while let Ok(count @ 1..) = from_server.read(&mut buffer).await {
             if let Rule::Version(is, told) = rule {
-                replace(&mut buffer[..count], is.to_be_bytes(), told.to_be_bytes());
+                replace(&mut buffer[..count], &is.to_be_bytes(), &told.to_be_bytes());
+            }
+            if let Rule::Product(is, told) = rule {
+                replace(&mut buffer[..count], is.as_bytes(), told.as_bytes());
             }
             if to_client.write_all(&buffer[..count]).await.is_err() {
                 return;
@@ -109,8 +114,10 @@ async fn start_up_message(client: &mut TcpStream) -> Option<Vec<u8>> {
     Some(message)
 }
 
-fn replace(bytes: &mut [u8], from: [u8; 4], to: [u8; 4]) {
-    if let Some(at) = bytes.windows(4).position(|part| part == from) {
-        bytes[at..at + 4].copy_from_slice(&to);
+/// Writes `to` where `from` stands, and over what follows it if that is shorter.
+fn replace(bytes: &mut [u8], from: &[u8], to: &[u8]) {
+    let mut parts = bytes.windows(from.len());
+    if let Some(at) = parts.position(|part| part == from) {
+        bytes[at..at + to.len()].copy_from_slice(to);
     }
 }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::FutureExt as _;
 use futures::future::join_all;
 use syncguard::postgres::{PostgresBackend, PostgresOptions, Tables};
 use syncguard::{
@@ -30,6 +31,8 @@ tests![
     what_is_guarded_is_written_by_its_holder_in_every_isolation_level,
     without_the_unique_index_nothing_is_guarded,
     a_role_needs_few_rights_for_a_guard,
+    a_guard_in_a_savepoint_is_refused,
+    an_old_snapshot_is_no_loss,
     an_expired_lock_is_taken_over_after_what_others_do_with_its_row,
 ];
 
@@ -104,7 +107,8 @@ async fn a_guarded_slot_and_one_of_several_are_not_taken_over() {
         backend.acquire(&asked).await.unwrap(),
         AcquireOutcome::Locked {
             claim: 0,
-            free_in: None
+            free_in: None,
+            labels: syncguard::Labels::default(),
         }
     );
     let asked = AcquireRequest::of(both(), ttl(1000)).unwrap();
@@ -112,7 +116,8 @@ async fn a_guarded_slot_and_one_of_several_are_not_taken_over() {
         backend.acquire(&asked).await.unwrap(),
         AcquireOutcome::Locked {
             claim: 1,
-            free_in: None
+            free_in: None,
+            labels: syncguard::Labels::default(),
         }
     );
     // The other one of both was not taken, nor counted.
@@ -435,6 +440,76 @@ async fn a_role_needs_few_rights_for_a_guard() {
     check(&guard, &transaction).await.unwrap();
     transaction.commit().await.unwrap();
     guard.keep();
+}
+
+async fn a_guard_in_a_savepoint_is_refused() {
+    let (_, _, guard) = held(60_000).await;
+    let mut client = server().client().await;
+    // Also after another one was refused: a session that has never had a guard elsewhere asks each time.
+    for has_written in [false, true, false] {
+        let mut transaction = client.transaction().await.unwrap();
+        if has_written {
+            transaction
+                .execute("SELECT pg_current_xact_id()", &[])
+                .await
+                .unwrap();
+        }
+        let savepoint = transaction.transaction().await.unwrap();
+        let error = check(&guard, &savepoint).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidArgument);
+        assert!(error.message().contains("outermost"), "{error}");
+        savepoint.rollback().await.unwrap();
+        transaction.rollback().await.unwrap();
+    }
+    // A savepoint that is over is none.
+    let mut transaction = client.transaction().await.unwrap();
+    let savepoint = transaction.transaction().await.unwrap();
+    savepoint
+        .execute("SELECT pg_current_xact_id()", &[])
+        .await
+        .unwrap();
+    savepoint.commit().await.unwrap();
+    check(&guard, &transaction).await.unwrap();
+    transaction.commit().await.unwrap();
+    assert!(guard.lost().now_or_never().is_none());
+    guard.keep();
+}
+
+/// The lock has been extended since the snapshot was taken, in which its time is over.
+async fn an_old_snapshot_is_no_loss() {
+    for level in [IsolationLevel::RepeatableRead, IsolationLevel::Serializable] {
+        let (backend, tables, guard) = held(60_000).await;
+        expire(&tables).await;
+        let mut client = server().client().await;
+        let start = client.build_transaction().isolation_level(level).start();
+        let old = start.await.unwrap();
+        old.query_one("SELECT 1", &[]).await.unwrap();
+        let sql = format!(
+            "UPDATE {} SET expires_at_ms = 9999999999999",
+            tables.locks()
+        );
+        server().client().await.batch_execute(&sql).await.unwrap();
+        let error = check(&guard, &old).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::ServiceUnavailable);
+        assert!(
+            error.message().contains("run the transaction again"),
+            "{error}"
+        );
+        old.rollback().await.unwrap();
+        let start = client.build_transaction().isolation_level(level).start();
+        let again = start.await.unwrap();
+        check(&guard, &again).await.unwrap();
+        again.commit().await.unwrap();
+        // Of one that is lost, the second try says so.
+        expire(&tables).await;
+        acquire(&*backend, "k").await;
+        let start = client.build_transaction().isolation_level(level).start();
+        let late = start.await.unwrap();
+        let error = check(&guard, &late).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::LockLost, "{error}");
+        late.rollback().await.unwrap();
+        guard.keep();
+    }
 }
 
 /// What is no guard is waited for, as ever.

@@ -28,12 +28,16 @@ mod load;
 mod lost;
 mod mediator;
 mod once;
+mod promotion;
 mod quota;
 mod races;
+mod replication;
+mod row_security;
 mod rows;
 mod scene;
 mod schema;
 mod sets;
+mod settings;
 mod silence;
 mod slots;
 mod stage;
@@ -61,11 +65,15 @@ fn main() -> ExitCode {
         ("listening", listening::TESTS),
         ("lost", lost::TESTS),
         ("once", once::TESTS),
+        ("promotion", promotion::TESTS),
         ("quota", quota::TESTS),
         ("races", races::TESTS),
+        ("replication", replication::TESTS),
+        ("row_security", row_security::TESTS),
         ("rows", rows::TESTS),
         ("schema", schema::TESTS),
         ("sets", sets::TESTS),
+        ("settings", settings::TESTS),
         ("silence", silence::TESTS),
         ("slots", slots::TESTS),
         ("texts", texts::TESTS),

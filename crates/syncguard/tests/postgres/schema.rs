@@ -6,8 +6,9 @@ use syncguard::postgres::{PostgresBackend, PostgresConfig, Tables};
 use tokio::task::JoinSet;
 
 use crate::canonical::Canonical;
-use crate::stage::{backend, options, own_tables, server};
-use crate::support::locks::{acquire, is_from_the_clock, key, try_acquire};
+use crate::scene::named;
+use crate::stage::{backend, options, own_tables, schema_of, server, sessions};
+use crate::support::locks::{acquire, eventually, is_from_the_clock, key, try_acquire};
 use crate::support::suite::tests;
 
 tests![
@@ -18,6 +19,8 @@ tests![
     a_role_that_may_create_can_set_up,
     a_role_that_may_not_create_is_told_so,
     missing_indexes_and_columns_are_added,
+    nobody_waits_for_a_change_that_waits_for_a_reader,
+    nothing_is_locked_where_nothing_is_missing,
     names_are_case_sensitive_and_may_be_reserved_words,
     names_whose_indexes_would_collide_are_refused,
     a_missing_table_is_explained,
@@ -141,13 +144,7 @@ async fn a_role_that_may_create_can_set_up() {
     })
     .await;
     acquire(&backend, "k").await;
-    let sql = "SELECT schemaname FROM pg_tables WHERE tablename = $1";
-    let schema: String = client
-        .query_one(sql, &[&tables.locks()])
-        .await
-        .unwrap()
-        .get(0);
-    assert_eq!(schema, "builder");
+    assert_eq!(schema_of(&client, &tables).await, "builder");
 }
 
 async fn a_role_that_may_not_create_is_told_so() {
@@ -177,6 +174,61 @@ async fn missing_indexes_and_columns_are_added() {
         backend.setup_schema().await.unwrap();
     }
     acquire(&backend, "k").await;
+}
+
+/// While somebody reads a table of an older version, as a backup does, the change cannot be made.
+async fn nobody_waits_for_a_change_that_waits_for_a_reader() {
+    let (ours, tables) = backend(server().unix()).await;
+    let client = server().client().await;
+    let older = format!(
+        "ALTER TABLE {} DROP COLUMN owner; ALTER TABLE {} DROP COLUMN done_due",
+        tables.locks(),
+        tables.fences()
+    );
+    client.batch_execute(&older).await.unwrap();
+    let read = format!(
+        "BEGIN; SELECT FROM {}; SELECT FROM {}",
+        tables.locks(),
+        tables.fences()
+    );
+    client.batch_execute(&read).await.unwrap();
+    let mut changing = JoinSet::new();
+    for _ in 0..3 {
+        let config = named("a change", server().unix());
+        let backend = PostgresBackend::new(config, options(&tables)).unwrap();
+        changing.spawn(async move { backend.setup_schema().await });
+    }
+    let watcher = server().client().await;
+    eventually("they look", async || {
+        sessions(&watcher, "a change").await.0 >= 3
+    })
+    .await;
+    // Of a queue behind a waiting change, one of these would be a part for as long as a statement may last.
+    for number in 0..100 {
+        let name = format!("beside a change {number}");
+        let grant = acquire(&ours, &name).await;
+        ours.release(&grant.lock_id).await.unwrap();
+        let waiting = "SELECT count(*) FROM pg_locks WHERE NOT granted AND mode = 'AccessExclusiveLock' \
+                       AND relation IN (to_regclass($1), to_regclass($2))";
+        let (locks, fences) = (tables.locks(), tables.fences());
+        let row = watcher.query_one(waiting, &[&locks, &fences]).await;
+        assert_eq!(row.unwrap().get::<_, i64>(0), 0);
+    }
+    assert!(changing.try_join_next().is_none());
+    client.batch_execute("COMMIT").await.unwrap();
+    for changed in changing.join_all().await {
+        changed.unwrap();
+    }
+    client.batch_execute(&older).await.unwrap();
+}
+
+async fn nothing_is_locked_where_nothing_is_missing() {
+    let (ours, tables) = backend(server().unix()).await;
+    let client = server().client().await;
+    let lock = format!("BEGIN; LOCK TABLE {} IN ROW EXCLUSIVE MODE", tables.locks());
+    client.batch_execute(&lock).await.unwrap();
+    ours.setup_schema().await.unwrap();
+    client.batch_execute("COMMIT").await.unwrap();
 }
 
 async fn names_are_case_sensitive_and_may_be_reserved_words() {

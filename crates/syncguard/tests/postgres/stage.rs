@@ -62,6 +62,13 @@ pub(crate) async fn enters(config: PostgresConfig) -> Result<(), Error> {
     }
 }
 
+/// The schema in which the table of locks is.
+pub(crate) async fn schema_of(client: &tokio_postgres::Client, tables: &Tables) -> String {
+    let sql = "SELECT schemaname FROM pg_tables WHERE tablename = $1";
+    let row = client.query_one(sql, &[&tables.locks()]).await.unwrap();
+    row.get(0)
+}
+
 /// How many sessions called `application` there are, and how many of them are at work.
 pub(crate) async fn sessions(client: &tokio_postgres::Client, application: &str) -> (i64, i64) {
     let sql = "SELECT count(*), count(*) FILTER (WHERE state <> 'idle') \

@@ -36,6 +36,7 @@ async fn refusal(config: PostgresConfig) -> (ErrorKind, String) {
     (error.kind(), message)
 }
 
+#[expect(clippy::too_many_lines, reason = "a table: one row per reason")]
 async fn each_reason_has_its_own_words() {
     use ErrorKind::{AuthFailed, ServiceUnavailable};
     let at = |name: &str, port| PostgresConfig {

@@ -222,6 +222,7 @@ async fn who_finds_a_lock_held_learns_when_it_ends() {
         let AcquireOutcome::Locked {
             claim: 0,
             free_in: Some(free_in),
+            ..
         } = outcome.unwrap()
         else {
             panic!("not said");

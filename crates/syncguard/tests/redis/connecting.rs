@@ -7,7 +7,7 @@ use syncguard::{Error, ErrorKind};
 
 use crate::support::attempts::Attempts as _;
 use crate::support::certificates::Certificates;
-use crate::support::locks::key;
+use crate::support::locks::{eventually, key};
 use crate::support::process::free_port;
 use crate::support::redis_server::{LOCKS_ONLY, RedisServer};
 use crate::support::suite::tests;
@@ -21,6 +21,7 @@ tests![
     credentials_go_where_they_belong,
     a_replica_that_a_sentinel_takes_for_the_primary_is_not_used,
     sentinels_and_primaries_are_reached_by_tls,
+    sentinels_are_followed_as_long_as_there_is_a_backend,
 ];
 
 async fn try_at(url: &str) -> Result<bool, Error> {
@@ -111,7 +112,7 @@ async fn silent_sentinels_and_former_primaries_cost_no_time() {
         assert!(!try_at(&url).await.unwrap());
     }
     // Less than the default limit for one connection.
-    assert!(start.elapsed() < Duration::from_secs(2));
+    assert!(start.elapsed() < Duration::from_millis(4500));
 }
 
 async fn credentials_go_where_they_belong() {
@@ -184,4 +185,37 @@ async fn sentinels_and_primaries_are_reached_by_tls() {
     });
     let error = try_with(config).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::AuthFailed, "{error:?}");
+}
+
+async fn sentinels_are_followed_as_long_as_there_is_a_backend() {
+    let primary = RedisServer::start();
+    let user = "user locks on >secret &+switch-master &+promoted-slave -@all +sentinel|get-master-addr-by-name \
+                +sentinel|master +subscribe +ping";
+    let sentinel = RedisServer::start_sentinel(&primary, &[user]);
+    let url = format!(
+        "redis+sentinel://127.0.0.1:{}/main?sentinelUsername=locks&sentinelPassword=secret",
+        sentinel.port()
+    );
+    let backend = RedisBackend::new(RedisConfig::from_url(&url).unwrap()).unwrap();
+    assert!(!backend.is_locked(&key("k")).await.unwrap());
+    let mut raw = sentinel.connect();
+    let mut followers = || {
+        let clients = raw.call(&["CLIENT", "LIST"]).text().to_owned();
+        let lines = clients.lines().filter(|line| line.contains(" sub=2 "));
+        let ids = lines.map(|line| line.split(' ').next().unwrap().to_owned());
+        ids.collect::<Vec<_>>()
+    };
+    eventually("it is followed", async || followers().len() == 1).await;
+    let before = followers();
+    let killed = sentinel
+        .connect()
+        .call(&["CLIENT", "KILL", "TYPE", "pubsub"]);
+    assert_eq!(killed.int(), 1);
+    eventually("it is followed again", async || {
+        let now = followers();
+        now.len() == 1 && now != before
+    })
+    .await;
+    drop(backend);
+    eventually("nobody follows it", async || followers().is_empty()).await;
 }

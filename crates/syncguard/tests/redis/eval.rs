@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use syncguard::redis::{RedisBackend, RedisConfig, RedisLocks};
 use syncguard::{
-    Backend, Claim, Error, ErrorKind, IntoClaims, LockGuard, LockId, LockOptions, Reply, lock,
+    Backend, Claim, Error, ErrorKind, IntoClaims, LockGuard, LockId, LockOptions, Reply, Sending,
+    lock,
 };
 
 use crate::fake;
@@ -300,6 +301,7 @@ async fn no_text_comes_before_the_check() {
             script: text.clone(),
             keys: vec!["written".to_owned()],
             arguments: vec![],
+            sending: Sending::default(),
         };
         match t.backend.ask(syncguard::Operation::Eval(eval)).await {
             Ok(syncguard::EvalOutcome::Absent { lock, .. }) => assert_eq!(lock, 0),
@@ -325,6 +327,7 @@ async fn all_of_several_locks_must_be_held() {
             script: INCR.to_owned(),
             keys: vec!["n".to_owned()],
             arguments: vec![],
+            sending: Sending::default(),
         };
         let outcome = t
             .backend
@@ -344,6 +347,7 @@ async fn all_of_several_locks_must_be_held() {
         script: INCR.to_owned(),
         keys: vec!["n".to_owned()],
         arguments: vec![],
+        sending: Sending::default(),
     };
     let refused = t
         .backend
@@ -413,18 +417,25 @@ async fn a_long_reply_ends_nothing() {
 async fn a_script_whose_answer_is_lost_has_run_once() {
     let server = RedisServer::start();
     let mut raw = server.connect();
-    let (port, losses) = fake::lossy(server.port()).await;
+    // Each has its own: what one does in the background must not lose the answer that another one is to lose.
+    let mut lossy = Vec::new();
+    for _ in 0..4 {
+        lossy.push(fake::lossy(server.port()).await);
+    }
+    let port = |index: usize| lossy[index].0;
     let locks = RedisLocks::default();
-    let config = RedisConfig::from_url(&format!("redis://127.0.0.1:{port}")).unwrap();
+    let config = RedisConfig::from_url(&format!("redis://127.0.0.1:{}", port(0))).unwrap();
     let backends: [Arc<dyn Backend>; 4] = [
         Arc::new(RedisBackend::new(config).unwrap()),
-        Arc::new(syncguard_clients::fred::backend(&fred(port).await, &locks).unwrap()),
-        Arc::new(syncguard_clients::redis_rs::backend(&manager(port).await, &locks).unwrap()),
-        Arc::new(syncguard_clients::redis_rs::backend(&multiplexed(port).await, &locks).unwrap()),
+        Arc::new(syncguard_clients::fred::backend(&fred(port(1)).await, &locks).unwrap()),
+        Arc::new(syncguard_clients::redis_rs::backend(&manager(port(2)).await, &locks).unwrap()),
+        Arc::new(
+            syncguard_clients::redis_rs::backend(&multiplexed(port(3)).await, &locks).unwrap(),
+        ),
     ];
-    for backend in backends {
+    for (backend, (_, losses)) in backends.iter().zip(&lossy) {
         raw.call(&["DEL", "n"]);
-        let guard = held(&backend, &key("k")).await;
+        let guard = held(backend, &key("k")).await;
         assert_eq!(guard.eval(INCR, ["n"], NONE).await.unwrap(), Reply::Int(1));
         losses.store(1, SeqCst);
         let error = guard.eval(INCR, ["n"], NONE).await.unwrap_err();

@@ -33,17 +33,33 @@ pub(crate) async fn silent() -> u16 {
     .await
 }
 
-/// A Sentinel that names the primary whose port the other half tells.
+/// A Sentinel that names the primary whose port the other half tells, and may be asked for nothing else.
 pub(crate) async fn sentinel(primary: u16) -> (u16, watch::Sender<u16>) {
+    sentinel_that_says(primary, "-NOPERM this user has no permissions\r\n").await
+}
+
+/// The same, which says that it will tell of changes, and tells of none.
+pub(crate) async fn mute_sentinel(primary: u16) -> (u16, watch::Sender<u16>) {
+    sentinel_that_says(primary, "*0\r\n").await
+}
+
+async fn sentinel_that_says(primary: u16, else_: &'static str) -> (u16, watch::Sender<u16>) {
     let (told, primary) = watch::channel(primary);
-    let port = listen(move |mut stream| {
-        let port = primary.borrow().to_string();
+    let port = listen(move |stream| {
+        let primary = primary.clone();
         async move {
-            let answer = format!("*2\r\n$9\r\n127.0.0.1\r\n${}\r\n{port}\r\n", port.len());
-            // The asker may have gone.
-            let _ = stream.write_all(answer.as_bytes()).await;
-            // It ends the connection, not we: our end would cut off what is on its way.
-            let _ = tokio::io::copy(&mut stream, &mut tokio::io::sink()).await;
+            let mut stream = BufReader::new(stream);
+            while let Some(words) = read_request(&mut stream).await {
+                let answer = match words.get(1).map(String::as_str) {
+                    Some("get-master-addr-by-name") => {
+                        let port = primary.borrow().to_string();
+                        format!("*2\r\n$9\r\n127.0.0.1\r\n${}\r\n{port}\r\n", port.len())
+                    }
+                    _ => else_.to_owned(),
+                };
+                // The asker may have gone.
+                let _ = stream.write_all(answer.as_bytes()).await;
+            }
         }
     })
     .await;
@@ -165,7 +181,8 @@ pub(crate) async fn lossy(server: u16) -> (u16, Arc<AtomicUsize>) {
                 tokio::select! {
                     count = near.read(&mut request) => {
                         let Ok(count @ 1..) = count else { return };
-                        is_script = request[..count].windows(4).any(|word| word == b"EVAL");
+                        // What comes behind a script, such as a PING, changes nothing about its answer.
+                        is_script |= request[..count].windows(4).any(|word| word == b"EVAL");
                         if far.write_all(&request[..count]).await.is_err() {
                             return;
                         }
@@ -177,6 +194,7 @@ pub(crate) async fn lossy(server: u16) -> (u16, Arc<AtomicUsize>) {
                         if is_lost || near.write_all(&reply[..count]).await.is_err() {
                             return;
                         }
+                        is_script = false;
                     }
                 }
             }
@@ -184,4 +202,77 @@ pub(crate) async fn lossy(server: u16) -> (u16, Arc<AtomicUsize>) {
     })
     .await;
     (port, losses)
+}
+
+/// What happens to a reply that belongs to a script.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Mixup {
+    Doubled,
+    Dropped,
+}
+
+/// Passes everything on to a server. As often as the number says, a list that the server replies is passed on twice, or not at all, so
+/// that those behind it belong to other calls.
+pub(crate) async fn mixing(server: u16, mixup: Mixup) -> (u16, Arc<AtomicUsize>) {
+    let times = Arc::new(AtomicUsize::new(0));
+    let left = Arc::clone(&times);
+    let port = listen(move |near| {
+        let left = Arc::clone(&left);
+        async move {
+            let Ok(far) = TcpStream::connect(("127.0.0.1", server)).await else {
+                return;
+            };
+            let (mut from_near, mut to_near) = near.into_split();
+            let (from_far, mut to_far) = far.into_split();
+            let mut replies = BufReader::new(from_far);
+            let there = tokio::io::copy(&mut from_near, &mut to_far);
+            let back = async {
+                while let Some(reply) = read_reply(&mut replies).await {
+                    let is_list = reply.starts_with(b"*");
+                    let is_hit = is_list
+                        && left
+                            .fetch_update(SeqCst, SeqCst, |left| left.checked_sub(1))
+                            .is_ok();
+                    let count = match mixup {
+                        _ if !is_hit => 1,
+                        Mixup::Doubled => 2,
+                        Mixup::Dropped => 0,
+                    };
+                    if to_near.write_all(&reply.repeat(count)).await.is_err() {
+                        return;
+                    }
+                }
+            };
+            tokio::select! {
+                _ = there => {}
+                () = back => {}
+            }
+        }
+    })
+    .await;
+    (port, times)
+}
+
+/// The bytes of one reply.
+async fn read_reply(stream: &mut BufReader<impl tokio::io::AsyncRead + Unpin>) -> Option<Vec<u8>> {
+    let (mut bytes, mut open) = (Vec::new(), 1);
+    while open > 0 {
+        let from = bytes.len();
+        if stream.read_until(b'\n', &mut bytes).await.ok()? == 0 {
+            return None;
+        }
+        let line = String::from_utf8_lossy(&bytes[from..]).into_owned();
+        let number: i64 = line[1..].trim_end().parse().unwrap_or(-1);
+        open -= 1;
+        match line.as_bytes()[0] {
+            b'*' => open += usize::try_from(number).unwrap_or(0),
+            b'$' if number >= 0 => {
+                let from = bytes.len();
+                bytes.resize(from + usize::try_from(number).ok()? + 2, 0);
+                stream.read_exact(&mut bytes[from..]).await.ok()?;
+            }
+            _ => {}
+        }
+    }
+    Some(bytes)
 }

@@ -12,7 +12,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, copy_bidirectional};
 use tokio::net::TcpStream;
 
 use crate::load::{
-    Load, SLACK, TIMEOUT, acquire, assert_kinds, backend, backend_at, pair, until_it_works,
+    LATEST, Load, TIMEOUT, acquire, assert_kinds, backend, backend_at, pair, until_it_works,
 };
 use crate::support::attempts::Attempts as _;
 use crate::support::locks::key;
@@ -144,7 +144,7 @@ async fn a_server_that_pauses_past_the_timeout_serves_again() {
     let mut raw = server.connect();
     load.goes_on().await;
     // Past the moment at which the connection is given up, too.
-    for pause in [TIMEOUT + SLACK, TIMEOUT * 3] {
+    for pause in [TIMEOUT * 4 / 3, TIMEOUT * 3] {
         let ms = pause.as_millis().to_string();
         raw.call(&["CLIENT", "PAUSE", &ms]);
         tokio::time::sleep(pause).await;
@@ -189,7 +189,7 @@ async fn a_late_answer_that_scripts_are_lost_leaves_the_rest_of_the_time() {
     let answer = operation::run::<bool>(&backend, operation, call, std::future::pending()).await;
     let error = answer.unwrap_err();
     assert!(error.kind().is_transient(), "{error:?}");
-    assert!(start.elapsed() < TIMEOUT + SLACK, "{:?}", start.elapsed());
+    assert!(start.elapsed() < LATEST, "{:?}", start.elapsed());
 }
 
 async fn a_late_grant_is_given_back() {
@@ -206,7 +206,7 @@ async fn a_late_grant_is_given_back() {
         acquire(&backend, "k").await,
         Ok(AcquireOutcome::Acquired(_))
     ) {
-        assert!(start.elapsed() < Duration::from_secs(2), "left behind");
+        assert!(start.elapsed() < Duration::from_secs(10), "left behind");
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
 }

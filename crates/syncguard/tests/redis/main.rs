@@ -13,18 +13,23 @@ mod bursts;
 mod claims;
 mod clients;
 mod connecting;
+mod declared;
 mod eval;
+mod failovers;
 mod fake;
 mod faults;
 mod fences;
 mod foreign;
+mod full;
 mod idle;
 mod load;
+mod losses;
 mod refused;
 mod replicas;
 mod replies;
 mod roles;
 mod scripts;
+mod silence;
 mod slots;
 mod stage;
 mod stored;
@@ -41,16 +46,21 @@ fn main() -> ExitCode {
         ("claims", claims::TESTS),
         ("clients", clients::TESTS),
         ("connecting", connecting::TESTS),
+        ("declared", declared::TESTS),
         ("eval", eval::TESTS),
+        ("failovers", failovers::TESTS),
         ("faults", faults::TESTS),
         ("fences", fences::TESTS),
         ("foreign", foreign::TESTS),
+        ("full", full::TESTS),
         ("idle", idle::TESTS),
+        ("losses", losses::TESTS),
         ("refused", refused::TESTS),
         ("replicas", replicas::TESTS),
         ("replies", replies::TESTS),
         ("roles", roles::TESTS),
         ("scripts", scripts::TESTS),
+        ("silence", silence::TESTS),
         ("slots", slots::TESTS),
         ("stored", stored::TESTS),
         ("texts", texts::TESTS),

@@ -6,7 +6,9 @@ use std::time::{Duration, Instant};
 
 use syncguard::operation::{self, CallOptions};
 use syncguard::redis::{RedisBackend, RedisConfig, RedisLocks};
-use syncguard::{AcquireOutcome, Backend, Error, ErrorKind, Operation};
+use syncguard::{
+    AcquireOutcome, AutoExtend, Backend, Error, ErrorKind, LockOptions, Operation, lock,
+};
 
 use crate::load::until_it_works;
 use crate::support::attempts::Attempts as _;
@@ -20,6 +22,9 @@ tests![
     a_lock_is_on_the_replica_when_it_is_granted,
     several_locks_are_on_the_replica_when_they_are_granted,
     a_lock_that_too_few_replicas_have_is_released,
+    an_extension_that_too_few_replicas_have_does_not_count,
+    a_release_before_its_least_time_needs_no_replicas,
+    many_extensions_wait_together,
     acquisitions_that_wait_for_replicas_hold_nobody_else_up,
     who_may_not_ask_for_replicas_gets_no_lock,
     a_url_may_ask_for_replicas,
@@ -140,6 +145,92 @@ async fn a_lock_that_too_few_replicas_have_is_released() {
     replica.signal("CONT");
 }
 
+async fn an_extension_that_too_few_replicas_have_does_not_count() {
+    let (primary, replica) = pair().await;
+    let backend = replicated(&primary.url(), 1);
+    let options = |auto_extend| LockOptions {
+        ttl: ttl(5_000),
+        auto_extend,
+        ..LockOptions::default()
+    };
+    let by_itself = options(Some(AutoExtend::default()));
+    let heartbeats = lock(&backend, &key("a"), &by_itself).await.unwrap();
+    let mut own = lock(&backend, &key("b"), &options(None)).await.unwrap();
+    let mut raw = primary.connect();
+    let granted = heartbeats.expires_at_ms();
+    assert!(own.extend(ttl(6_000)).await.unwrap());
+    eventually("a heartbeat counts", async || {
+        heartbeats.expires_at_ms() > granted
+    })
+    .await;
+    replica.signal("STOP");
+    let (ends, own_ends) = (heartbeats.expires_at_ms(), own.expires_at_ms());
+    let error = own.extend(ttl(60_000)).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::ServiceUnavailable, "{error:?}");
+    assert!(error.is_outcome_unknown());
+    assert!(error.message().contains("had the extension"), "{error}");
+    assert_eq!(own.expires_at_ms(), own_ends);
+    // The primary has extended the lock again and again, and still it is lost.
+    let lost = heartbeats.lost().await;
+    assert_eq!(lost.kind(), ErrorKind::LockLost);
+    let why = "it could not be extended before its end";
+    assert!(lost.message().contains(why), "{lost}");
+    // One may have been under way when the replica was stopped.
+    assert!(heartbeats.expires_at_ms() <= ends + 5_000);
+    assert!(has(&mut raw, "a"));
+    assert_eq!(own.lost().await.kind(), ErrorKind::LockLost);
+    replica.signal("CONT");
+}
+
+async fn a_release_before_its_least_time_needs_no_replicas() {
+    let (primary, replica) = pair().await;
+    let backend = replicated(&primary.url(), 1);
+    let options = LockOptions {
+        ttl: ttl(60_000),
+        min_hold: Duration::from_secs(30),
+        ..LockOptions::default()
+    };
+    let guard = lock(&backend, &key("a"), &options).await.unwrap();
+    replica.signal("STOP");
+    assert!(guard.release().await.unwrap());
+    let mut raw = primary.connect();
+    let Answer::Int(left) = raw.call(&["PTTL", "syncguard:a"]) else {
+        panic!("no time is left");
+    };
+    // 30 s, and the tolerance of one.
+    assert!((1..=31_000).contains(&left), "{left}");
+    replica.signal("CONT");
+}
+
+/// One wait for each would take a hundred times as long as it may take while replicas are missing.
+async fn many_extensions_wait_together() {
+    let (primary, replica) = pair().await;
+    let backend = replicated(&primary.url(), 1);
+    let mut lock_ids = Vec::new();
+    for number in 0..100 {
+        lock_ids.push(acquire(&*backend, &number.to_string()).await.lock_id);
+    }
+    let extended = async || {
+        let extend = |lock_id| backend.extend(lock_id, ttl(60_000));
+        futures::future::join_all(lock_ids.iter().map(extend)).await
+    };
+    let mut raw = primary.connect();
+    raw.call(&["CONFIG", "RESETSTAT"]);
+    let outcomes = extended().await;
+    assert!(outcomes.iter().all(Result::is_ok), "{outcomes:?}");
+    let stats = raw.call(&["INFO", "commandstats"]).text().to_owned();
+    let (_, waits) = stats.split_once("cmdstat_wait:calls=").unwrap();
+    let waits: u32 = waits.split(',').next().unwrap().parse().unwrap();
+    assert!(waits < 50, "{waits} for 100 extensions");
+    replica.signal("STOP");
+    let start = Instant::now();
+    let outcomes = extended().await;
+    assert!(outcomes.iter().all(Result::is_err), "{outcomes:?}");
+    // 80 s one after the other.
+    assert!(start.elapsed() < Duration::from_secs(40));
+    replica.signal("CONT");
+}
+
 async fn acquisitions_that_wait_for_replicas_hold_nobody_else_up() {
     let (primary, replica) = pair().await;
     let backend = replicated(&primary.url(), 1);
@@ -151,7 +242,6 @@ async fn acquisitions_that_wait_for_replicas_hold_nobody_else_up() {
     };
     let mut raw = primary.connect();
     eventually("the script has run", async || has(&mut raw, "waiting")).await;
-    backend.extend(&held.lock_id, ttl(60_000)).await.unwrap();
     assert!(backend.is_locked(&key("held")).await.unwrap());
     backend.release(&held.lock_id).await.unwrap();
     // Who had been held up by it would have waited for its end.

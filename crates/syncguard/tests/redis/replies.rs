@@ -4,12 +4,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
 use syncguard::redis::{RedisBackend, RedisConfig};
-use syncguard::{ErrorKind, Lookup};
+use syncguard::{AcquireOutcome, AcquireRequest, Due, ErrorKind, ExtendOutcome, LockId, Lookup};
 use tokio::io::AsyncWriteExt;
 
-use crate::fake::{listen, until_script};
+use crate::fake::{Mixup, listen, mixing, until_script};
 use crate::support::attempts::Attempts as _;
-use crate::support::locks::{acquire, key, try_acquire};
+use crate::support::claims::{plain, slot};
+use crate::support::locks::{acquire, key, request, try_acquire, ttl};
+use crate::support::redis_server::RedisServer;
 use crate::support::suite::tests;
 
 tests![
@@ -17,6 +19,7 @@ tests![
     a_reply_without_an_end_is_not_read_to_the_end,
     after_a_reply_that_does_not_fit_no_other_is_believed,
     as_much_as_honest_replies_need_is_read,
+    a_reply_to_another_call_of_the_same_kind_is_not_believed,
 ];
 
 fn backend_at(port: u16) -> RedisBackend {
@@ -154,4 +157,84 @@ async fn as_much_as_honest_replies_need_is_read() {
         // What is stored makes no sense, but it is the reply.
         assert!(error.message().contains("malformed"), "{error}");
     }
+}
+
+/// Requests of each kind, by the number of those who ask.
+fn asked_for(number: usize) -> AcquireRequest {
+    let (own, free) = (format!("own {number}"), number.is_multiple_of(2));
+    let held = format!("held {number}");
+    match number % 8 {
+        0 | 1 => request(if free { &own } else { &held }),
+        2 | 3 => AcquireRequest::of([plain(&own), slot("p", 9)], ttl(30_000)).unwrap(),
+        4 | 5 => {
+            let mut once = request(if free { &own } else { &held });
+            once.due = Some(Due::new("v7").unwrap());
+            once
+        }
+        _ => request(&own),
+    }
+}
+
+async fn a_reply_to_another_call_of_the_same_kind_is_not_believed() {
+    const CALLS: usize = 16;
+    for mixup in [Mixup::Doubled, Mixup::Dropped] {
+        for first in [false, true] {
+            let server = RedisServer::start();
+            let beside = backend_at(server.port());
+            for number in 0..CALLS {
+                acquire(&beside, &format!("held {number}")).await;
+            }
+            let (port, times) = mixing(server.port(), mixup).await;
+            let backend = Arc::new(backend_at(port));
+            // The scripts are known from now on, and all calls go out together.
+            for number in (0..CALLS).take_while(|_| !first) {
+                let request = asked_for(number);
+                if let AcquireOutcome::Acquired(grants) = backend.acquire(&request).await.unwrap() {
+                    for grant in grants {
+                        backend.release(&grant.lock_id).await.unwrap();
+                    }
+                }
+            }
+            times.store(1, SeqCst);
+            let mut calls = tokio::task::JoinSet::new();
+            for number in 0..CALLS {
+                let backend = Arc::clone(&backend);
+                calls.spawn(async move {
+                    let request = asked_for(number);
+                    let call = backend.acquire(&request);
+                    let outcome = tokio::time::timeout(SECONDS, call).await;
+                    (request, outcome)
+                });
+            }
+            for (request, outcome) in calls.join_all().await {
+                let claim = &request.claims[0];
+                let is_held = claim.key.as_str().starts_with("held");
+                match outcome {
+                    Ok(Ok(AcquireOutcome::Acquired(grants))) => {
+                        assert!(!is_held, "{mixup:?}: a grant of a lock that another holds");
+                        for grant in grants {
+                            assert!(is_there(&beside, &grant.lock_id).await, "{mixup:?}");
+                        }
+                    }
+                    Ok(Ok(other)) => assert!(is_held, "{mixup:?}: {other:?}"),
+                    Ok(Err(error)) => {
+                        assert!(error.is_outcome_unknown(), "{mixup:?}: {error:?}");
+                    }
+                    // The reply of the last was dropped.
+                    Err(_) => {}
+                }
+            }
+            acquire(backend.as_ref(), "afterwards").await;
+        }
+    }
+}
+
+/// Longer than replies take, so that whoever has none by then gets none.
+const SECONDS: std::time::Duration = std::time::Duration::from_secs(2);
+
+async fn is_there(backend: &RedisBackend, lock_id: &LockId) -> bool {
+    let lookup = Lookup::LockId(lock_id.clone());
+    let extended = backend.extend(lock_id, ttl(30_000)).await.unwrap();
+    matches!(extended, ExtendOutcome::Extended { .. })
+        && backend.lookup(&lookup).await.unwrap().is_some()
 }

@@ -68,7 +68,7 @@ async fn several_shards_are_taken_together_or_not_at_all() {
         let held = acquire(backend.as_ref(), name).await;
         let request = asking(backend.as_ref(), claims());
         let outcome = backend.acquire(&request).await.unwrap();
-        let AcquireOutcome::Locked { claim, free_in } = outcome else {
+        let AcquireOutcome::Locked { claim, free_in, .. } = outcome else {
             panic!("granted");
         };
         assert_eq!(request.claims[claim].key, key(name));

@@ -1,13 +1,18 @@
 //! Nodes that fail, and replicas that take their place.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use syncguard::{Backend, ErrorKind};
+use syncguard::redis::key_slot;
+use syncguard::{AutoExtend, Backend, ErrorKind, LockOptions, lock};
 
 use crate::stage::{backend, backend_with, name_on, pair, slot_of, until_it_works};
 use crate::support::attempts::Attempts as _;
-use crate::support::locks::{acquire, eventually, key};
+use crate::support::failover::{Make, watched};
+use crate::support::locks::{acquire, eventually, key, ttl};
 use crate::support::redis_cluster::RedisCluster;
+use crate::support::redis_server::{RedisServer, Version};
+use crate::support::resp::Answer;
 use crate::support::suite::tests;
 use crate::witness::Load;
 
@@ -16,8 +21,12 @@ tests![
     a_primary_that_falls_silent_is_replaced_by_its_replica,
     a_failover_on_purpose_loses_nothing,
     a_cluster_that_is_down_is_unavailable_and_comes_back,
+    a_cluster_that_is_down_and_may_be_read_is_waited_for,
     a_killed_primary_that_comes_back_serves_again,
     a_lock_that_replicas_have_is_there_when_its_primary_is_gone,
+    a_failover_on_purpose_gives_no_lock_to_two,
+    a_primary_that_is_killed_gives_no_lock_to_two,
+    holders_hear_of_a_failover_at_once,
 ];
 
 const TIMEOUT: Duration = Duration::from_secs(2);
@@ -135,6 +144,43 @@ async fn a_cluster_that_is_down_is_unavailable_and_comes_back() {
     }
 }
 
+/// It runs scripts, and refuses what they want to write.
+async fn a_cluster_that_is_down_and_may_be_read_is_waited_for() {
+    for version in [Version::Installed, Version::Oldest] {
+        let settings = [
+            "cluster-enabled yes",
+            "cluster-config-file nodes.conf",
+            "cluster-allow-reads-when-down yes",
+        ];
+        let node = RedisServer::start_node(version, None, &settings);
+        let mut raw = node.connect();
+        let slots: Vec<_> = (1..16384).map(|slot| slot.to_string()).collect();
+        let all = ["CLUSTER", "ADDSLOTS"].into_iter();
+        let all: Vec<&str> = all.chain(slots.iter().map(String::as_str)).collect();
+        assert_eq!(raw.call(&all), Answer::Text("OK".to_owned()));
+        let url = format!("redis+cluster://127.0.0.1:{}", node.port());
+        let hasty = backend_with(&url, |config| {
+            config.locks.operation_timeout = Duration::from_millis(500);
+        });
+        let error = pair(&hasty, "k").await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::ServiceUnavailable, "{error:?}");
+        assert!(error.message().contains("CLUSTERDOWN"), "{error}");
+        assert!(!error.is_outcome_unknown(), "it has written nothing");
+        let patient = backend_with(&url, |config| {
+            config.locks.operation_timeout = Duration::from_secs(60);
+        });
+        let waiting = tokio::spawn(async move { pair(&patient, "k").await });
+        eventually("the script has been refused", async || {
+            raw.call(&["INFO", "commandstats"])
+                .text()
+                .contains("cmdstat_evalsha")
+        })
+        .await;
+        assert_eq!(raw.call(&["CLUSTER", "ADDSLOTS", "0"]).text(), "OK");
+        waiting.await.unwrap().unwrap();
+    }
+}
+
 async fn a_killed_primary_that_comes_back_serves_again() {
     let mut cluster = RedisCluster::start();
     let backend = quick(&cluster);
@@ -179,4 +225,62 @@ async fn a_lock_that_replicas_have_is_there_when_its_primary_is_gone() {
     let lookup = syncguard::Lookup::LockId(grant.lock_id.clone());
     let record = backend.lookup(&lookup).await.unwrap().unwrap();
     assert_eq!(record.fence, grant.fence);
+}
+
+/// Backends whose locks are all on the first primary.
+fn on_the_first(cluster: &RedisCluster) -> (Make, u16) {
+    let mut tags = (0..).map(|number| format!("{{tag{number}}}"));
+    let is_there = |tag: &String| RedisCluster::first_owner(key_slot(tag)) == 0;
+    let tag = tags.find(is_there).unwrap();
+    let (url, slot) = (cluster.url(), key_slot(&tag));
+    let make = move |replicas| {
+        backend_with(&url, |config| {
+            config.locks.key_prefix = tag.clone();
+            config.locks.replicas = replicas;
+        })
+    };
+    (Arc::new(make), slot)
+}
+
+async fn a_failover_on_purpose_gives_no_lock_to_two() {
+    let cluster = RedisCluster::start();
+    let (make, slot) = on_the_first(&cluster);
+    let fail = || cluster.fail_over(RedisCluster::replica_of(0), slot);
+    let all = watched(make, &[0, 1], fail).await;
+    assert_eq!(all[0].lost, None, "{all:?}");
+}
+
+async fn a_primary_that_is_killed_gives_no_lock_to_two() {
+    let mut cluster = RedisCluster::start();
+    let (make, slot) = on_the_first(&cluster);
+    let fail = || {
+        cluster.nodes[0].kill();
+        let replica = RedisCluster::replica_of(0);
+        cluster.until("its replica has taken over", |raw| {
+            cluster.owner(raw, slot) == Some(replica)
+        });
+        cluster.nodes[0].restart();
+    };
+    watched(make, &[0, 1], fail).await;
+}
+
+async fn holders_hear_of_a_failover_at_once() {
+    let cluster = RedisCluster::start();
+    let (make, slot) = on_the_first(&cluster);
+    let backend = make(0);
+    let options = LockOptions {
+        // A heartbeat in a hundred seconds.
+        ttl: ttl(300_000),
+        auto_extend: Some(AutoExtend::default()),
+        ..LockOptions::default()
+    };
+    let guard = lock(&backend, &key("held"), &options).await.unwrap();
+    let granted = guard.expires_at_ms();
+    tokio::task::block_in_place(|| cluster.fail_over(RedisCluster::replica_of(0), slot));
+    eventually("it is extended long before its time", async || {
+        until_it_works(&backend, "other").await;
+        guard.expires_at_ms() > granted
+    })
+    .await;
+    assert!(guard.release().await.unwrap());
 }

@@ -54,7 +54,7 @@ async fn the_header_is_right_at_once() {
     let place = place();
     let backend = backend(&place.path);
     acquire(&backend, "a").await;
-    // Read by another process: see `claim.rs`.
+    // Read by another process: see `sole_copy.rs`.
     let mut head = Command::new("head");
     let header = head.args(["-c", "100"]).arg(&place.path).output().unwrap();
     let header = header.stdout;

@@ -19,6 +19,7 @@ tests![
     a_truncated_file_is_refused,
     a_file_without_its_tables_is_refused,
     a_path_that_is_no_file_is_refused,
+    a_path_that_is_too_long_is_refused_and_leaves_no_file,
     once_the_reason_is_gone_the_same_backend_works,
 ];
 
@@ -175,12 +176,44 @@ async fn a_path_that_is_no_file_is_refused() {
         (folder.join("directory"), "is a directory"),
         (folder.join("file/locks.db"), "not a folder"),
         (folder.join("pipe"), "not a regular file"),
-        (folder.join("x".repeat(300)), "not a valid name"),
+        (folder.join("x".repeat(300)), "path is too long"),
     ];
     for (path, advice) in cases {
         let error = try_acquire(&backend(&path), "a").await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{error:?}");
         assert!(error.message().contains(advice), "{error}");
+    }
+}
+
+async fn a_path_that_is_too_long_is_refused_and_leaves_no_file() {
+    let place = place();
+    let folder = place.folder.path().canonicalize().unwrap();
+    // SQLite adds to both the names of its other files.
+    let mut deep = folder.clone();
+    while deep.as_os_str().len() < 400 {
+        deep.push("d".repeat(50));
+    }
+    std::fs::create_dir_all(&deep).unwrap();
+    let of_length = |length: usize| deep.join("f".repeat(length - deep.as_os_str().len() - 1));
+    for (longest, longer) in [
+        (folder.join("n".repeat(247)), folder.join("n".repeat(248))),
+        (of_length(504), of_length(505)),
+    ] {
+        let error = try_acquire(&backend(&longer), "a").await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{error:?}");
+        assert!(
+            error.message().contains("path is too long for SQLite"),
+            "{error}"
+        );
+        assert!(!longer.exists());
+        acquire(&backend(&longest), "a").await;
+        // What counts is where links lead.
+        let link = folder.join("link");
+        std::os::unix::fs::symlink(&longer, &link).unwrap();
+        let error = try_acquire(&backend(&link), "a").await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{error:?}");
+        assert!(!longer.exists());
+        std::fs::remove_file(link).unwrap();
     }
 }
 

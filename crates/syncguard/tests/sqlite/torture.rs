@@ -119,7 +119,10 @@ struct Entry {
 
 fn read_log(folder: &Path) -> Vec<Entry> {
     let text = std::fs::read_to_string(log(folder)).unwrap();
-    text.lines()
+    // Another process may be writing the last one.
+    let whole = text.rsplit_once('\n').map_or("", |(whole, _)| whole);
+    whole
+        .lines()
         .map(|line| {
             let fields: Vec<_> = line.split(' ').collect();
             let [worker, event, key, fence, ms] = fields[..] else {

@@ -140,12 +140,12 @@ async fn many_waiters_are_all_woken() {
         let name = format!("key {number}");
         held.push(acquire(&*holder, &name).await);
         let waiter = wait_listening(&other, &name).await;
-        waiters.spawn(async move { soon(waiter).await.unwrap().keep() });
+        waiters.spawn(async move { waiter.await.unwrap().keep() });
     }
     for grant in &held {
         holder.release(&grant.lock_id).await.unwrap();
     }
-    while let Some(woken) = waiters.join_next().await {
+    while let Some(woken) = soon(waiters.join_next()).await {
         let fence = woken.unwrap()[0].fence;
         assert!(held.iter().any(|grant| grant.fence < fence));
     }
@@ -212,14 +212,20 @@ async fn no_process_keeps_a_lock_to_itself() {
         command.stdout(std::process::Stdio::piped());
         command.spawn().unwrap()
     };
-    let children: Vec<_> = (0..PROCESSES).map(|_| start()).collect();
-    let counts: Vec<usize> = children
-        .into_iter()
-        .map(|child| child::said(child.wait_with_output().unwrap()))
-        .map(|said| said.parse().unwrap())
-        .collect();
-    let fair = counts.iter().sum::<usize>() / PROCESSES;
-    assert!(counts.iter().all(|count| count * 5 > fair), "{counts:?}");
+    loop {
+        let children: Vec<_> = (0..PROCESSES).map(|_| start()).collect();
+        let counts: Vec<usize> = children
+            .into_iter()
+            .map(|child| child::said(child.wait_with_output().unwrap()))
+            .map(|said| said.parse().unwrap())
+            .collect();
+        let fair = counts.iter().sum::<usize>() / PROCESSES;
+        // On a busy machine there may be too few turns to tell.
+        if fair >= 50 {
+            assert!(counts.iter().all(|count| count * 5 > fair), "{counts:?}");
+            return;
+        }
+    }
 }
 
 /// The scenario "contend": says how often this process got the lock.

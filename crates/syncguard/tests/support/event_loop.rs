@@ -5,7 +5,7 @@ use std::os::fd::{AsRawFd, RawFd};
 use std::sync::Arc;
 use std::thread::{self, ThreadId};
 
-use syncguard::event_loop::{EventLoop, Interest, Source};
+use syncguard::event_loop::{EventLoop, Interest, Readiness, Source};
 use tokio::io::Interest as Events;
 use tokio::io::unix::AsyncFd;
 use tokio::runtime::Handle;
@@ -60,9 +60,9 @@ impl AsRawFd for Socket {
     }
 }
 
-fn turn(source: &dyn Source, is_readable: bool) -> Interest {
+fn turn(source: &dyn Source, readiness: Readiness) -> Interest {
     IS_IN_TURN.set(true);
-    let interest = source.turn(is_readable);
+    let interest = source.turn(readiness);
     IS_IN_TURN.set(false);
     interest
 }
@@ -75,20 +75,20 @@ async fn turns(source: Arc<dyn Source>, mut wakes: watch::Receiver<()>) {
         reason = "its replacement is unsafe, and the source keeps its socket open for as long as this runs"
     )]
     let socket = AsyncFd::with_interest(Socket(source.socket()), events).unwrap();
-    let mut interest = turn(&*source, true);
+    let mut interest = turn(&*source, Readiness::Readable);
     while interest != Interest::Nothing {
-        let is_readable = tokio::select! {
+        let readiness = tokio::select! {
             ready = socket.readable() => {
                 ready.unwrap().clear_ready();
-                true
+                Readiness::Readable
             }
             ready = socket.writable(), if interest == Interest::ReadAndWrite => {
                 ready.unwrap().clear_ready();
-                false
+                Readiness::Unknown
             }
             // The source has what leads to the loop, so that it does not go before.
-            _ = wakes.changed() => false,
+            _ = wakes.changed() => Readiness::Unknown,
         };
-        interest = turn(&*source, is_readable);
+        interest = turn(&*source, readiness);
     }
 }

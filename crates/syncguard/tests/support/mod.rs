@@ -14,6 +14,7 @@ pub(crate) mod claims;
 pub(crate) mod clients;
 #[cfg(all(unix, feature = "redis"))]
 pub(crate) mod event_loop;
+pub(crate) mod failover;
 pub(crate) mod inputs;
 pub(crate) mod link;
 pub(crate) mod locks;
@@ -24,5 +25,6 @@ pub(crate) mod process;
 pub(crate) mod redis_cluster;
 pub(crate) mod redis_server;
 pub(crate) mod resp;
+pub(crate) mod sentinel_group;
 pub(crate) mod suite;
 pub(crate) mod waiters;

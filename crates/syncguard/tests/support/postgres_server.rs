@@ -28,6 +28,7 @@ pub(crate) const DATABASE: &str = "postgres";
 
 /// A role over TCP: everybody by SCRAM, encrypted or not, but for these.
 const HBA: &str = "local all all trust\n\
+                   local replication all trust\n\
                    host all digested 127.0.0.1/32 md5\n\
                    host all trusted 127.0.0.1/32 trust\n\
                    hostssl all certified 127.0.0.1/32 cert\n\
@@ -81,6 +82,34 @@ impl PostgresServer {
             String::from_utf8_lossy(&initdb.stderr)
         );
         fs::write(data.join("pg_hba.conf"), HBA).unwrap();
+        Self::serving(folder, certificates, settings, environment)
+    }
+
+    /// Starts a standby of this server, which follows it.
+    pub(crate) fn start_standby(&self) -> Self {
+        let folder = private_folder(&std::env::temp_dir());
+        let certificates = CertificateFiles::write_to(folder.path());
+        let copied = as_user(program("pg_basebackup"))
+            .arg("-D")
+            .arg(folder.path().join("data"))
+            .args(["-h", &self.socket_folder(), "-p", &self.port.to_string()])
+            .args(["-U", USER, "-c", "fast", "-X", "stream", "-R", "--no-sync"])
+            .output()
+            .unwrap();
+        assert!(
+            copied.status.success(),
+            "pg_basebackup failed: {}",
+            String::from_utf8_lossy(&copied.stderr)
+        );
+        Self::serving(folder, certificates, &["fsync=off"], &[])
+    }
+
+    fn serving(
+        folder: TempDir,
+        certificates: CertificateFiles,
+        settings: &[&str],
+        environment: &[(String, String)],
+    ) -> Self {
         let server = Self {
             port: free_port(),
             settings: settings

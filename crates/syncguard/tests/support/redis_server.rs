@@ -19,7 +19,7 @@ pub(crate) const ADMIN: &str = "user admin on >admin ~* &* +@all";
 pub(crate) const LOCKS_ONLY: &[&str] = &[
     ADMIN,
     "user default off",
-    "user locks on >secret ~syncguard:* &syncguard:* -@all +eval +evalsha +get +set +del +time +ping +publish +subscribe +unsubscribe",
+    "user locks on >secret ~syncguard:* resetchannels &syncguard:* -@all +eval +evalsha +get +set +del +time +ping +publish +subscribe +unsubscribe",
 ];
 
 /// Lines for a server with TLS, on a port of its own, that asks for client certificates.
@@ -48,7 +48,7 @@ impl Version {
     }
 }
 
-/// Where `scripts/lib/redis62.mjs` puts the oldest one.
+/// Where `scripts/lib/wheels.mjs` puts the oldest one.
 fn oldest() -> PathBuf {
     let set = |name| std::env::var_os(name).filter(|value| !value.is_empty());
     let cache = match (set("XDG_CACHE_HOME"), set("HOME")) {
@@ -146,6 +146,10 @@ impl RedisServer {
         Self::start_under(version, folder, port_setting, port, settings, &[])
     }
 
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "each is a part of how the server is started"
+    )]
     fn start_under(
         version: Version,
         folder: TempDir,

@@ -6,7 +6,9 @@ import { formatDuration } from "../duration.js";
 import { Exit, toCliError } from "../exit.js";
 import { type Output, printable, type Style } from "../output.js";
 import { type Backend, direct, type Target, withBackend } from "../store.js";
+import { mayNotRelease } from "../doctor/redis.js";
 import { STORES } from "../stores.js";
+import type { Failure } from "../../native/outcome.js";
 
 /**
  * The lock that is tried. Always the same: stores keep a fence counter of each key for ever. Another doctor may hold it for a
@@ -62,8 +64,11 @@ async function examine(backend: Backend, target: Target, values: Values): Promis
   // What is known to fail need not be tried for seconds.
   const fails = ({ name, status }: Check) =>
     status === "fail" && (name === "schema" || name === "writable");
-  if (!checks.some(fails)) {
-    checks.push(...(await operations(backend)));
+  if (nodes.some(({ facts }) => mayNotRelease(facts))) {
+    const message = "no lock was taken, because the user could not release it";
+    checks.push(fail("operations", message, "give the right that is missing"));
+  } else if (!checks.some(fails)) {
+    checks.push(...(await operations(backend, target)));
   }
   return checks;
 }
@@ -94,7 +99,7 @@ async function clock(backend: Backend, { kind }: Target): Promise<Check[]> {
 }
 
 /** Whether locks can be taken, seen, extended and released: what rights there are shows best when they are used. */
-async function operations(backend: Backend): Promise<Check[]> {
+async function operations(backend: Backend, { kind }: Target): Promise<Check[]> {
   const checks: Check[] = [];
   let step = "acquire";
   try {
@@ -110,7 +115,9 @@ async function operations(backend: Backend): Promise<Check[]> {
       step = "extend";
       const extended = await held.extend(TTL_MS);
       step = "release";
+      const wakeUp = kind === "redis" ? await listen(backend) : undefined;
       const released = await held.release();
+      if (wakeUp !== undefined) checks.push(await wakeUp());
       if (!extended.ok || !released.ok) {
         const fix = "run it again: somebody may have force-released the lock";
         checks.push(fail("operations", "the lock was gone while it was held", fix));
@@ -126,6 +133,44 @@ async function operations(backend: Backend): Promise<Check[]> {
     checks.push({ ...check, message: `cannot ${step}: ${check.message}` });
   }
   return checks;
+}
+
+/** How long a message about a release may take. Without messages, whoever waits asks again after up to so long. */
+const WAKE_UP_MS = 2_000;
+
+/** Listens for the release of the lock, and gives what judges whether that was heard; nothing where nobody is told. */
+async function listen(backend: Backend): Promise<(() => Promise<Check>) | undefined> {
+  const name = "wake-ups";
+  const polls = "whoever waits asks again, and gets a lock up to some seconds late";
+  const next = async (heard: (signal: AbortSignal) => Promise<unknown>): Promise<boolean> => {
+    const limit = new AbortController();
+    // Not AbortSignal.timeout(), whose timer does not keep the process alive.
+    const timer = setTimeout(() => limit.abort(), WAKE_UP_MS);
+    try {
+      await heard(limit.signal);
+      return !limit.signal.aborted;
+    } finally {
+      clearTimeout(timer);
+    }
+  };
+  let heard: ((signal: AbortSignal) => Promise<true | Failure>) | undefined;
+  await direct(backend)(KEY, undefined, async (store) => {
+    heard = store.watch(KEY);
+    return await Promise.resolve(true as const);
+  });
+  const watch = heard;
+  if (watch === undefined) return undefined;
+  // The first time it tells that it listens.
+  const isListening = await next(watch);
+  return async () => {
+    if (!isListening) {
+      const fix = "ACL SETUSER … +subscribe +unsubscribe, and the channels with the keys' prefix";
+      return warn(name, `the user may not listen: ${polls}`, fix);
+    }
+    if (await next(watch)) return ok(name, "a release is told at once");
+    const fix = "ACL SETUSER … +publish, and the channels with the keys' prefix";
+    return warn(name, `a release is told to nobody: ${polls}`, fix);
+  };
 }
 
 function roundTrip(roundTripsMs: number[]): Check {

@@ -1,9 +1,16 @@
-import { ownerOfProcess } from "../../lock/arguments.js";
-import { BACKEND_DEFAULTS } from "../../lock/defaults.js";
-import { leaseOf } from "../../lock/handle.js";
-import { takeOf } from "../../lock/internals.js";
-import type { Lease } from "../../lock/lease.js";
-import type { GrantedLock, HeldLock, HeldLocks } from "../../lock/types.js";
+import { ownerOfProcess } from "../../values/arguments.js";
+import { BACKEND_DEFAULTS } from "../../values/defaults.js";
+import { leaseOf as leaseOfAny } from "../../holding/handle.js";
+import { finishHeld, releaseUnused } from "../../holding/held.js";
+import { type AcquireArguments, acquireOf } from "../../holding/internals.js";
+import type { Lease } from "../../holding/lease.js";
+import type {
+  GrantedLock,
+  HeldLock,
+  HeldLocks,
+  OnLost,
+  ReleaseResult,
+} from "../../values/types.js";
 import { constants } from "../../native/constants.js";
 import { LockError } from "../../native/errors.js";
 import { Child } from "../child.js";
@@ -122,6 +129,11 @@ export const exec: Command = {
 
 type Held = HeldLock | HeldLocks;
 
+/** Backends of this package give handles. */
+function leaseOf(held: Held): Lease {
+  return leaseOfAny(held) as Lease;
+}
+
 /** The answer to an attempt for a period that is done. */
 type NothingToDo = { readonly ok: false; readonly done: Mark };
 
@@ -188,7 +200,7 @@ async function runUnderLock(
     out.detail("waiting for the lock");
     const held = await acquire(backend, settings, signals);
     if (signals.first !== undefined) {
-      if (held?.ok === true) await held.release();
+      if (held?.ok === true) await releaseUnused(leaseOf(held), backend);
       return exitCodeOfSignal(signals.first);
     }
     if (held === undefined) {
@@ -204,10 +216,7 @@ async function runUnderLock(
       out.detail(`nothing to do: done for ${shownMark(held.done)}`);
       return Exit.OK;
     }
-    // The lock's loss is told as everything else is that a command has to say.
-    const lease = leaseOf(held);
-    if (lease !== undefined) lease.onLost = () => undefined;
-    return await runCommand(backend, held, settings, rest, signals, out);
+    return await runCommand({ backend, held, settings, signals, out }, rest);
   } finally {
     signals.close();
   }
@@ -222,26 +231,22 @@ function whyNot({ keys, slots, take = 1 }: Settings): string {
 /** The lock; `undefined` if somebody else holds it, or if a signal ended the waiting; or what is done already. */
 async function acquire(
   backend: Backend,
-  { keys, slots, take, ttlMs, waitMs, due, autoExtend, owner }: Settings,
-  { told }: Signals,
+  settings: Settings,
+  { came }: Signals,
 ): Promise<Held | NothingToDo | undefined> {
+  const { keys, slots, take, ttlMs, minHoldMs, waitMs, autoExtend, owner } = settings;
   const [key = ""] = keys;
   const claims = slots === undefined ? keys : [{ key, slots, take }];
   const isOne = keys.length === 1 && slots === undefined;
 
-  const options = { ttlMs, owner, signal: told, autoExtend: autoExtend || undefined };
+  const options = { ttlMs, owner, signal: came, autoExtend: autoExtend || undefined };
+  // The lock's loss is told as everything else is that a command has to say.
+  const onLost = (): void => undefined;
   try {
-    if (due !== undefined) {
-      const attempt = await takeOf(backend)?.({ key, ...options, due });
-      if (attempt?.ok === true) return attempt as HeldLock;
-      const refused = attempt as Partial<NothingToDo> | undefined;
-      return refused?.done === undefined ? undefined : (refused as NothingToDo);
-    }
     if (waitMs === 0) {
-      const attempt = await (isOne
-        ? backend.acquire({ key, ...options })
-        : backend.acquire({ claims, ...options }));
-      return attempt.ok ? attempt : undefined;
+      const target = isOne ? { key } : { claims };
+      const wanted = { ...options, ...target } as AcquireArguments;
+      return await acquireOnce(backend, wanted, settings, onLost);
     }
     const acquisition = {
       timeoutMs: waitMs,
@@ -249,13 +254,27 @@ async function acquire(
       retryDelayMs: ASK_AGAIN_MS,
       backoff: "fixed",
     } as const;
-    const how = { ...options, acquisition };
+    const held = { onLost, minHoldMs: minHoldMs > 0 ? minHoldMs : undefined };
+    const how = { ...options, ...held, acquisition };
     return await (isOne ? backend.lock(key, how) : backend.lock(claims, how));
   } catch (error) {
     const code = error instanceof LockError ? error.code : undefined;
-    if (code === "AcquisitionTimeout" || (code === "Aborted" && told.aborted)) return undefined;
+    if (code === "AcquisitionTimeout" || (code === "Aborted" && came.aborted)) return undefined;
     throw error;
   }
+}
+
+/** One attempt. */
+async function acquireOnce(
+  backend: Backend,
+  opts: AcquireArguments,
+  { due, minHoldMs }: Settings,
+  onLost: OnLost,
+): Promise<Held | NothingToDo | undefined> {
+  const attempt = await acquireOf(backend)?.(opts, { due, terms: { onLost, minHoldMs } });
+  if (attempt?.ok === true) return attempt as HeldLock;
+  const refused = attempt as Partial<NothingToDo> | undefined;
+  return refused?.done === undefined ? undefined : (refused as NothingToDo);
 }
 
 /** What the command is told of the locks. */
@@ -280,15 +299,21 @@ function locksOf(held: Held): readonly Omit<GrantedLock, "lockId">[] {
   return "locks" in held ? held.locks : [held];
 }
 
+/** What the command runs under. */
+type Run = {
+  readonly backend: Backend;
+  readonly held: Held;
+  readonly settings: Settings;
+  readonly signals: Signals;
+  readonly out: Output;
+};
+
 async function runCommand(
-  backend: Backend,
-  held: Held,
-  settings: Settings,
+  { backend, held, settings, signals, out }: Run,
   [command = "", ...args]: readonly string[],
-  signals: Signals,
-  out: Output,
 ): Promise<number> {
-  const { ttlMs, minHoldMs, killAfterMs } = settings;
+  const { ttlMs, killAfterMs } = settings;
+  const lease = leaseOf(held);
   const env = environment(held, settings);
   for (const { fence, slot } of locksOf(held)) {
     const what = slot === undefined ? "the lock" : `slot ${slot}`;
@@ -301,12 +326,10 @@ async function runCommand(
     // Nobody extends the lock once we are killed, and the last heartbeat was up to a third of the TTL ago.
     child = new Child(command, args, env, Math.min(killAfterMs, ttlMs / 2));
   } catch (error) {
-    await release(held, out);
+    await releaseQuietly(() => releaseUnused(lease, backend), out);
     throw error;
   }
   out.detail("the command runs");
-  const lease = leaseOf(held);
-  if (lease !== undefined) lease.minHoldMs = minHoldMs;
   signals.pass((signal) => {
     child.forward(signal);
   });
@@ -321,19 +344,20 @@ async function runCommand(
   try {
     const code = await child.ended.catch(async (error: unknown) => {
       // Not started: nothing was done under the lock.
-      if (lease !== undefined) lease.minHoldMs = 0;
-      await release(held, out);
+      await releaseQuietly(() => releaseUnused(lease, backend), out);
       throw error;
     });
     // There is nothing to end any more, should the lock be found gone now.
     held.signal.removeEventListener("abort", onLost);
     const isDone = settings.due !== undefined && code === 0 && stopped === undefined;
-    if (isDone && lease !== undefined) {
+    if (isDone) {
       if (await finish(backend, lease)) return code;
-    } else if (stopped === undefined && (await release(held, out))) return code;
+    } else if (stopped === undefined && (await releaseQuietly(() => held.release(), out)))
+      return code;
     await stopped;
     // Of several locks, the others are still there.
-    if (stopped !== undefined && locksOf(held).length > 1) await release(held, out);
+    if (stopped !== undefined && locksOf(held).length > 1)
+      await releaseQuietly(() => held.release(), out);
     const what =
       stopped === undefined
         ? `the lock was gone when the command ended with ${code}`
@@ -354,7 +378,7 @@ function lossOf({ signal }: Held): string {
 /** Releases the lock and stores that it is done; gives whether it was ours until then. */
 async function finish(backend: Backend, lease: Lease): Promise<boolean> {
   try {
-    return (await lease.finish(backend, () => undefined)).ok;
+    return (await finishHeld(lease, backend))?.ok === true;
   } catch (error) {
     const failed = toCliError(error);
     const message = `${failed.message}: the command has ended with 0, and it may not be stored that it is done`;
@@ -363,9 +387,12 @@ async function finish(backend: Backend, lease: Lease): Promise<boolean> {
 }
 
 /** Gives whether the lock was ours until now, as far as we know. */
-async function release(held: Held, out: Output): Promise<boolean> {
+async function releaseQuietly(
+  release: () => Promise<ReleaseResult>,
+  out: Output,
+): Promise<boolean> {
   try {
-    return (await held.release()).ok;
+    return (await release()).ok;
   } catch (error) {
     out.note(`${toCliError(error).message}: the lock was not released, and ends with its TTL`);
     return true;
@@ -384,7 +411,7 @@ class Signals {
   }
 
   /** Aborted by the first signal. */
-  get told(): AbortSignal {
+  get came(): AbortSignal {
     return this.controller.signal;
   }
 

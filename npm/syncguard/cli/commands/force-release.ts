@@ -1,5 +1,5 @@
-import type { ReleaseResult } from "../../lock/types.js";
-import { normalizeAndValidateKey } from "../../lock/values.js";
+import type { ReleaseResult } from "../../values/types.js";
+import { normalizeAndValidateKey } from "../../values/values.js";
 import { constants } from "../../native/constants.js";
 import type { Command } from "../command.js";
 import { readCount } from "../values.js";

@@ -1,10 +1,10 @@
-import { readDue } from "../../lock/due.js";
-import { checkKey } from "../../lock/arguments.js";
+import { isOfKind, readDue, storedDue } from "../../values/due.js";
+import { checkKey } from "../../values/arguments.js";
 import { LockError } from "../../native/errors.js";
 import type { Command } from "../command.js";
 import { text, type Values } from "../values.js";
 import { Exit, usage } from "../exit.js";
-import { readMark, shownMark } from "../marks.js";
+import { type Mark, readMark, shownMark } from "../marks.js";
 import { withBackend } from "../store.js";
 
 export const mark: Command = {
@@ -17,6 +17,10 @@ export const mark: Command = {
     "this moment is not disturbed, and stores it in the end if it is a later one.",
   options: {
     set: { type: "string", value: "DUE", help: "store this period as done; needs --yes" },
+    force: {
+      type: "boolean",
+      help: "with --set: also text in place of a number, or a number in place of text",
+    },
     clear: { type: "boolean", help: "store that no period is done; needs --yes" },
     yes: { type: "boolean", short: "y", help: "I know what I do; needed for a change" },
   },
@@ -25,19 +29,20 @@ export const mark: Command = {
     ["syncguard mark migration --set 41 --yes", "version 42 is to be done again"],
     ["syncguard mark nightly-report --clear --yes", "as if nothing had ever been done"],
   ],
-  exits: [["1", "nothing is stored as done, or was before the change"]],
+  exits: [["1", "nothing is stored as done, and nothing was to be changed"]],
   run: async ({ values, operands, out }) => {
     const due = changeOf(values);
     const key = operands[0] as string;
     return await withBackend(values, out, async (backend) => {
       checkKey(key);
+      if (due && values.force !== true) checkKind(await readMark(backend, key), due);
       const before = await readMark(backend, key, due);
       if (due !== undefined) {
         out.detail(before === null ? "nothing was stored as done" : `before: ${shownMark(before)}`);
       }
       const after = due === undefined ? before : await readMark(backend, key);
       out.result({ done: after }, () => (after === null ? "nothing is done" : shownMark(after)));
-      return before === null ? Exit.NO : Exit.OK;
+      return due === undefined && before === null ? Exit.NO : Exit.OK;
     });
   },
 };
@@ -52,6 +57,20 @@ function changeOf(values: Values): string | undefined {
     throw usage("mark changes what is done for all processes: nothing was done without --yes");
   }
   return set === undefined ? "" : readPeriod(set, "set");
+}
+
+/**
+ * Periods of a key are numbers or texts: between the two there is no order, and once() refuses one where the other is stored. So
+ * every instance would fail from then on.
+ */
+function checkKind(before: Mark | null, due: string): void {
+  if (before === null || isOfKind(storedDue(before.due), storedDue(due))) return;
+  const isNumber = storedDue(due).startsWith("n");
+  const [is, becomes] = isNumber ? ["text", "a number"] : ["a number", "text"];
+  throw usage(
+    `what is stored as done for this key is ${is}, and --set is ${becomes}: once() would fail wherever it is given ${is}`,
+    "--force stores it nevertheless",
+  );
 }
 
 /** A period, as an option gives it. */

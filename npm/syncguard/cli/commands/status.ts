@@ -1,5 +1,5 @@
-import { validateLockId } from "../../lock/values.js";
-import type { FencingCapabilities, LockInfo } from "../../lock/types.js";
+import { validateLockId } from "../../values/values.js";
+import type { FencingCapabilities, LockInfo } from "../../values/types.js";
 import { LockError } from "../../native/errors.js";
 import type { RawRecord } from "../../native/outcome.js";
 import type { Command } from "../command.js";

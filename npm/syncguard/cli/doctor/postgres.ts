@@ -99,6 +99,11 @@ function rights(facts: Facts, locks: string, fences: string): Check[] {
     const fix = `GRANT ${missing} ON "${table}" TO the role`;
     checks.push(fail("rights", `the role lacks ${missing} on ${table}`, fix));
   }
+  if (facts.rowSecurity !== undefined) {
+    const message = `row level security keeps rows of ${facts.rowSecurity} from the role`;
+    const fix = "give it a policy for all rows: docs/postgres.md, Row level security";
+    checks.push(fail("rights", message, fix));
+  }
   if (facts.mayNotify === false) {
     const fix = "GRANT EXECUTE ON FUNCTION pg_notify(text, text) TO the role";
     checks.push(warn("wake-ups", "the role may not call pg_notify: waiters poll", fix));
@@ -106,7 +111,8 @@ function rights(facts: Facts, locks: string, fences: string): Check[] {
   return checks;
 }
 
-function durability({ fsync, fullPageWrites, synchronousStandbys }: Facts): Check[] {
+function durability(facts: Facts): Check[] {
+  const { fsync, fullPageWrites, synchronousStandbys } = facts;
   const name = "durability";
   if (fsync !== true) {
     return [fail(name, "fsync is off: a crash may lose locks and repeat fences", "set fsync = on")];
@@ -115,14 +121,36 @@ function durability({ fsync, fullPageWrites, synchronousStandbys }: Facts): Chec
     const message = "full_page_writes is off: a crash may damage the tables";
     return [warn(name, message, "set full_page_writes = on")];
   }
-  return [
-    ok(
-      name,
-      synchronousStandbys === undefined || synchronousStandbys === ""
-        ? "fsync is on; no standby is synchronous, so that a failover may lose the last locks"
-        : "fsync is on, and a standby is synchronous",
-    ),
-  ];
+  if (synchronousStandbys === undefined || synchronousStandbys === "") {
+    const message =
+      "fsync is on; no standby is synchronous, so that a failover may lose the last locks";
+    return [ok(name, message)];
+  }
+  return [standbys(facts, String(synchronousStandbys))];
+}
+
+/** Judges whether those are connected for whom every commit waits. */
+function standbys(facts: Facts, names: string): Check {
+  const { synchronousCommit, standbys, confirmingStandbys } = facts;
+  const name = "durability";
+  if (synchronousCommit === "local") {
+    const message =
+      "fsync is on; synchronous_commit is local, so that a failover may lose the last locks";
+    return warn(name, message, "set synchronous_commit = on for the role");
+  }
+  const needed = Number(/^\s*(?:(?:any|first)\s+)?(\d+)\s*\(/i.exec(names)?.[1] ?? 1);
+  // Which of them confirm, some roles are not told. Where there are too few, there are too few of these.
+  const known = Number(confirmingStandbys ?? standbys);
+  if (known < needed) {
+    const there = `${known} of ${needed} synchronous ${needed === 1 ? "standby" : "standbys"}`;
+    const message = `synchronous_standby_names waits for who is not there: ${there} connected. No lock can be taken`;
+    return fail(name, message, "connect the standby, or change synchronous_standby_names");
+  }
+  if (confirmingStandbys === undefined) {
+    const message = `fsync is on, and ${known} standbys are connected; whether they are synchronous, the role may not know`;
+    return warn(name, message, "GRANT pg_read_all_stats TO the role, at least for the doctor");
+  }
+  return ok(name, `fsync is on, and ${known} of the standbys confirm each commit`);
 }
 
 function connections(facts: Facts): Check[] {

@@ -9,14 +9,52 @@ const CROWDED = 0.9;
 export function judgeRedis(facts: Facts): Check[] {
   if (facts.version === undefined) {
     const message = "INFO may not be called: nothing can be said of the server's settings";
-    return [warn("settings", message, "ACL SETUSER … +info, at least for the doctor")];
+    const fix = "ACL SETUSER … +info, at least for the doctor";
+    return [...rights(facts), ...declaredKeys(facts), warn("settings", message, fix)];
   }
   return [
+    ...rights(facts),
+    ...declaredKeys(facts),
     version(facts),
     role(facts),
     ...eviction(facts),
     ...persistence(facts),
     ...replication(facts),
+  ];
+}
+
+/** What each right that scripts may lack is needed for. */
+const RIGHTS: readonly [name: string, need: string, isNeeded: boolean][] = [
+  ["time", "every script", true],
+  ["get", "every script", true],
+  ["set", "the scripts that acquire and extend", true],
+  ["del", "the script that releases", true],
+  ["scan", "the script that lists locks", false],
+  ["publish", "the script that releases, to wake those who wait", false],
+];
+
+function rights({ missingRights }: Facts): Check[] {
+  const missing = String(missingRights ?? "").split(" ");
+  return RIGHTS.filter(([name]) => missing.includes(name)).map(([name, need, isNeeded]) => {
+    const message = `the user may not call ${name.toUpperCase()}: ${need} calls it`;
+    const channels = name === "publish" ? ", and the channels with the keys' prefix" : "";
+    return (isNeeded ? fail : warn)("rights", message, `ACL SETUSER … +${name}${channels}`);
+  });
+}
+
+/** Whether a lock that is taken would stay until its time is over. */
+export function mayNotRelease({ missingRights }: Facts): boolean {
+  return String(missingRights ?? "")
+    .split(" ")
+    .includes("del");
+}
+
+function declaredKeys({ undeclaredKeys }: Facts): Check[] {
+  if (undeclaredKeys === undefined) return [];
+  const message =
+    "scripts may touch only the keys that calls declare: locks work, cannot be listed, and take a call more where only their lock id is known";
+  return [
+    warn("scripts", message, "start Dragonfly with --default_lua_flags=allow-undeclared-keys"),
   ];
 }
 

@@ -2,7 +2,7 @@
 //!
 //! Each row has a store, one thing that goes wrong again and again at moments that the seed decides, and what must hold: all
 //! that the processes saw can be explained, they work again soon after, they see only errors of kinds that the documentation
-//! allows for, and nothing is left behind. docs/reliability.md, "The fault matrix", says it to users.
+//! allows for, and nothing is left behind. docs/reliability/matrix.md says it to users.
 
 mod cluster;
 mod firestore;

@@ -202,6 +202,7 @@ fn task<S: Store>(
 }
 
 /// What can be said without the store.
+#[expect(clippy::too_many_lines, reason = "a table: one arm per kind of work")]
 fn judge<S: Store>(verdict: &mut Verdict, act: &Act<S>, ran: &Run, settings: &Settings) {
     let register = ran.register;
     match act.work {

@@ -10,11 +10,11 @@ use tonic::{Extensions, Request};
 
 use super::connector::ChannelConnector;
 use super::token::{KeyFile, Token};
-use crate::error::Error;
 use crate::firestore::config::FirestoreConfig;
 use crate::firestore::error::Failure;
-use crate::loaded::Loaded;
-use crate::tls::{Check, client_config};
+use crate::network::loaded::Loaded;
+use crate::network::tls::{Check, client_config};
+use crate::text::error::Error;
 
 const PUBLIC_HOST: &str = "firestore.googleapis.com";
 
@@ -196,8 +196,8 @@ fn channel(config: &FirestoreConfig, pings: &Pings) -> Result<Channel, Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::error::ErrorKind;
     use crate::firestore::Credentials;
+    use crate::text::error::ErrorKind;
 
     #[test]
     fn without_a_project_the_first_operation_says_so() {

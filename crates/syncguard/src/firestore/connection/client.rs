@@ -4,7 +4,7 @@ use std::fmt;
 use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use googleapis_tonic_google_firestore_v1::google::firestore::v1::batch_get_documents_request::ConsistencySelector as BatchFrom;
@@ -27,15 +27,15 @@ use tonic::{Request, Streaming};
 
 use super::access::{Access, Pings};
 use super::listen::{Listening, topic};
-use super::wire::{ReadReply, ResourceNames};
-use crate::error::Error;
+use super::wire::{ReadReply, ResourceNames, milliseconds};
+use crate::background::permits::Permits;
+use crate::background::work::Work;
 use crate::firestore::config::FirestoreConfig;
 use crate::firestore::decision::Write;
 use crate::firestore::error::Failure;
 use crate::firestore::transport::{Documents, Page, ReadSet, StartedTransaction, Transport};
-use crate::permits::Permits;
+use crate::text::error::Error;
 use crate::waiting::wakeups::{Wakeups, Watch};
-use crate::work::Work;
 
 /// How many calls are on their way at a time. Servers accept about a hundred on a connection, and further ones wait where
 /// nobody can go before others.
@@ -214,9 +214,12 @@ impl<S: Channel> Client<S> {
         reply: &mut ReadReply,
     ) -> Result<(), Failure> {
         let layout = self.layout().await?;
+        let asked = Instant::now();
         let mut parts = self.query(query, from).await?;
         while let Some(part) = parts.message().await? {
             reply.begun(part.transaction);
+            let time = part.read_time.map(|it| milliseconds(it.seconds, it.nanos));
+            reply.told(time, asked);
             if let Some(document) = part.document {
                 reply.add(layout, document);
             }
@@ -259,9 +262,12 @@ impl<S: Channel> Client<S> {
             })
             .await?;
         let mut grpc = self.connection.grpc.clone();
+        let asked = Instant::now();
         let mut parts = grpc.batch_get_documents(request).await?.into_inner();
         while let Some(part) = parts.message().await? {
             reply.begun(part.transaction);
+            let time = part.read_time.map(|it| milliseconds(it.seconds, it.nanos));
+            reply.told(time, asked);
             unanswered = unanswered.saturating_sub(part.result.iter().len());
             if let Some(Found(document)) = part.result {
                 reply.add(layout, document);
@@ -385,20 +391,19 @@ impl<S: Channel> Transport for Client<S> {
     async fn page(&self, after: Option<&str>, limit: usize) -> Result<Page, Failure> {
         let layout = self.layout().await?;
         let _permit = self.connection.permits.acquire(false).await;
+        let mut reply = ReadReply::default();
+        let asked = Instant::now();
         let mut parts = self.query(layout.page(after, limit), None).await?;
-        let (mut reply, mut server_time_ms) = (ReadReply::default(), None);
         while let Some(part) = parts.message().await? {
-            if let Some(time) = part.read_time {
-                let ms = i64::from(time.nanos) / 1_000_000;
-                server_time_ms = Some(time.seconds.saturating_mul(1000).saturating_add(ms));
-            }
+            let time = part.read_time.map(|it| milliseconds(it.seconds, it.nanos));
+            reply.told(time, asked);
             if let Some(document) = part.document {
                 reply.add(layout, document);
             }
         }
         Ok(Page {
             documents: reply.found.locks,
-            server_time_ms,
+            server_time: reply.found.server_time,
         })
     }
 

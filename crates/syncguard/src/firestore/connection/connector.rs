@@ -12,8 +12,8 @@ use tokio_rustls::TlsConnector;
 use tonic::codegen::Service;
 use tonic::codegen::http::Uri;
 
-use crate::dial::{self, Refusal};
-use crate::keepalive::Keepalive;
+use crate::network::dial::{self, Refusal};
+use crate::network::keepalive::Keepalive;
 use futures_core::future::BoxFuture;
 
 /// The protocol of gRPC, as TLS names it.

@@ -26,10 +26,10 @@ use tonic::{Code, Streaming};
 
 use super::access::{Access, Pings};
 use super::wire::{between, lock_state};
-use crate::error::{Error, ErrorKind};
 use crate::firestore::error::{Failure, TransactionStep, timed_out};
 use crate::firestore::transport::ReadSet;
-use crate::time::{Clock, SystemClock};
+use crate::text::error::{Error, ErrorKind};
+use crate::values::time::{Clock, SystemClock};
 use crate::waiting::listener::{Listen, Listener, StoreMessage};
 use futures_core::future::BoxFuture;
 

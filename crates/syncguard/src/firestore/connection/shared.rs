@@ -4,9 +4,9 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::client::Database;
-use crate::error::Error;
 use crate::firestore::config::FirestoreConfig;
-use crate::shared::SharedConnection;
+use crate::network::shared::SharedConnection;
+use crate::text::error::Error;
 
 /// A connection to one database. It is made when it is needed, and closed with the last backend that uses it.
 pub struct FirestoreConnection {

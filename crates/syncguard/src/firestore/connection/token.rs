@@ -11,9 +11,9 @@ use google_cloud_auth::credentials::{
 use serde_json::Value;
 use tonic::codegen::http::{Extensions, HeaderMap};
 
-use crate::error::{Error, ErrorKind};
 use crate::firestore::config::Credentials;
 use crate::firestore::error::from_credentials;
+use crate::text::error::{Error, ErrorKind};
 
 /// The scope that Firestore requires.
 const SCOPES: [&str; 1] = ["https://www.googleapis.com/auth/datastore"];

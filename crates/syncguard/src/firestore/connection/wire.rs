@@ -1,6 +1,7 @@
 //! Converts documents and writes to and from Firestore's messages.
 
 use std::collections::HashMap;
+use std::time::Instant;
 
 use googleapis_tonic_google_firestore_v1::google::firestore::v1::precondition::ConditionType;
 use googleapis_tonic_google_firestore_v1::google::firestore::v1::run_query_request::QueryType;
@@ -16,13 +17,14 @@ use googleapis_tonic_google_firestore_v1::google::firestore::v1::{
     self as api, ArrayValue, Document, DocumentMask, Precondition, StructuredQuery, Value,
 };
 
-use crate::error::Error;
 use crate::firestore::config::FirestoreConfig;
 use crate::firestore::decision::Write;
 use crate::firestore::documents::{
     CounterDocument, EXPIRES_AT_FIELD, Field, LOCK_ID_FIELD, LockState, MarkDocument,
 };
+use crate::firestore::transport::ServerTime;
 use crate::firestore::transport::{self, Documents, MOST_VALUES};
+use crate::text::error::Error;
 
 /// What queries call a document's name.
 const NAME_FIELD: &str = "__name__";
@@ -199,6 +201,20 @@ impl ReadReply {
         }
     }
 
+    /// Notes the time on Firestore's clock that a part of the answer says, to a read whose first request was sent then.
+    pub(super) fn told(&mut self, at_ms: Option<i64>, asked: Instant) {
+        let Some(at_ms) = at_ms else {
+            return;
+        };
+        let first = ServerTime {
+            at_ms,
+            asked,
+            own_ms: None,
+        };
+        let known = self.found.server_time.get_or_insert(first);
+        known.at_ms = known.at_ms.max(at_ms);
+    }
+
     pub(super) fn add(&mut self, layout: &ResourceNames, found: Document) {
         let fields = fields(found.fields);
         if let Some(id) = found.name.strip_prefix(&layout.locks) {
@@ -209,6 +225,12 @@ impl ReadReply {
             self.found.counters.push(transport::Document { id, fields });
         }
     }
+}
+
+/// A time in an answer, in milliseconds since the Unix epoch.
+pub(super) fn milliseconds(seconds: i64, nanos: i32) -> i64 {
+    let ms = i64::from(nanos) / 1_000_000;
+    seconds.saturating_mul(1000).saturating_add(ms)
 }
 
 /// The lock in a document.

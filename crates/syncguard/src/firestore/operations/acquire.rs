@@ -1,19 +1,17 @@
 //! Acquires locks.
 
-use std::time::Duration;
-
-use crate::batch::Batch;
-use crate::claim::{Claim, Slots};
-use crate::due::Due;
-use crate::error::Error;
+use crate::asking::granting::{FoundLock, Granting, HeldSlots, NoSlot, grant};
+use crate::asking::outcome::AcquireOutcome;
+use crate::asking::request::AcquireRequest;
 use crate::firestore::decision::{Decision, Write};
 use crate::firestore::documents::{LockDocument, LockState};
 use crate::firestore::ids::{DocumentIds, slot_ids, slot_number};
 use crate::firestore::transport::{Documents, ReadSet};
-use crate::granting::{FoundLock, Granting, HeldSlots, grant};
-use crate::key::Key;
-use crate::outcome::AcquireOutcome;
-use crate::request::AcquireRequest;
+use crate::text::error::Error;
+use crate::values::batch::Batch;
+use crate::values::claim::{Claim, Slots};
+use crate::values::due::Due;
+use crate::values::key::Key;
 
 /// A lock that a claim is to get.
 pub(in crate::firestore) struct WantedLock {
@@ -35,21 +33,21 @@ pub(in crate::firestore) fn slots_of(key: &Key) -> Result<ReadSet, Error> {
 }
 
 /// The locks that `claims` are to get, which ask for slots of one key. `found` are the locks on its slots, `now_ms` is the
-/// time before they were read. The inner error is the claim that gets none, and how long until a slot ends.
+/// time before they were read.
 ///
 /// # Errors
 /// `Internal` for a malformed document.
-#[allow(clippy::type_complexity, reason = "two kinds of failure")]
 pub(in crate::firestore) fn choose(
     claims: &[Claim],
     slots: Slots,
     found: &Documents,
     now_ms: i64,
-) -> Result<Result<Vec<WantedLock>, (usize, Option<Duration>)>, Error> {
+) -> Result<Result<Vec<WantedLock>, NoSlot>, Error> {
     let mut held = HeldSlots::new(claims, slots.count(), now_ms);
     for lock in found.locks()? {
         if let Some(number) = slot_number(&lock.document_id) {
-            held.add(number, &lock.lock_id, lock.expires_at_ms);
+            let labels = || lock.labels.clone();
+            held.add(number, &lock.lock_id, lock.expires_at_ms, labels);
         }
     }
     let numbers = match held.choose(slots.first()?) {
@@ -72,7 +70,7 @@ pub(in crate::firestore) fn state_of(wanted: &[WantedLock], due: Option<&Due>) -
     }
 }
 
-/// Takes the locks, which are in the order of the claims, unless somebody holds one of them. `found` are their documents and
+/// Acquires the locks, which are in the order of the claims, unless somebody holds one of them. `found` are their documents and
 /// those of their counters, and `now_ms` is the time of the attempt. The fence limit is checked before any write is decided.
 ///
 /// # Errors
@@ -142,19 +140,22 @@ fn found_lock(
     let counter = found.counter_of(&wanted.ids.counter)?;
     Ok(FoundLock {
         slot: wanted.key.slot_number(),
-        expires_at_ms: lock.map(|lock| lock.expires_at_ms),
+        expires_at_ms: lock.as_ref().map(|lock| lock.expires_at_ms),
         own_fence,
         counter: counter.map_or(0, |counter| counter.fence),
+        labels: lock.map(|lock| lock.labels).unwrap_or_default(),
     })
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
-    use crate::error::ErrorKind;
     use crate::firestore::documents::{CounterDocument, Field};
     use crate::firestore::transport::Document;
-    use crate::ttl::Ttl;
+    use crate::text::error::ErrorKind;
+    use crate::values::ttl::Ttl;
 
     const NOW: i64 = 1_700_000_000_000;
 
@@ -232,7 +233,7 @@ mod tests {
         let found = Documents {
             locks: vec![held(&key("b"), NOW - 1000)],
             counters: vec![counter(&key("b"), NOW + 41), counter(&key("a"), 3)],
-            read_at_ms: None,
+            ..Documents::default()
         };
         let decision = decided(&request, &found, NOW).unwrap();
         let AcquireOutcome::Acquired(grants) = &decision.answer else {
@@ -268,7 +269,13 @@ mod tests {
         for (names, claim) in [(&["b"][..], 0), (&["a", "b", "c"], 1)] {
             let decision = decided(&request(names), &found, NOW).unwrap();
             let free_in = Some(Duration::from_millis(1000));
-            assert_eq!(decision.answer, AcquireOutcome::Locked { claim, free_in });
+            let labels = crate::values::labels::Labels::default();
+            let locked = AcquireOutcome::Locked {
+                claim,
+                free_in,
+                labels,
+            };
+            assert_eq!(decision.answer, locked);
             assert!(decision.writes.is_empty());
         }
     }
@@ -329,6 +336,9 @@ mod tests {
             .locks
             .extend([held_until(3, NOW + 7), held_until(4, NOW + 9)]);
         let none = choose(&claims, slots, &found, NOW).unwrap().err().unwrap();
-        assert_eq!(none, (1, Some(Duration::from_millis(1000))));
+        assert_eq!(
+            (none.claim, none.free_in),
+            (1, Some(Duration::from_millis(1000)))
+        );
     }
 }

@@ -1,10 +1,10 @@
 //! Extends locks.
 
 use super::owned::{Owned, owned};
+use crate::asking::outcome::ExtendOutcome;
+use crate::asking::request::Extension;
 use crate::firestore::decision::{Decision, Write};
 use crate::firestore::documents::LockState;
-use crate::outcome::ExtendOutcome;
-use crate::request::Extension;
 
 /// Makes the locks that the lock ids own end a TTL from now, all or none. `found` are all documents with these `lockId`s,
 /// `now_ms` is the time of the attempt.
@@ -42,9 +42,9 @@ pub(in crate::firestore) fn decide(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::lock_id::LockId;
-    use crate::outcome::Absence;
-    use crate::ttl::Ttl;
+    use crate::asking::outcome::Absence;
+    use crate::values::lock_id::LockId;
+    use crate::values::ttl::Ttl;
 
     const NOW: i64 = 1_700_000_000_000;
 
@@ -56,6 +56,7 @@ mod tests {
             document_id: "k".into(),
             lock_id: lock_id.as_str().to_owned(),
             expires_at_ms,
+            labels: crate::values::labels::Labels::default(),
         };
         let decision = decide(&extension, &[found(NOW - 999)], NOW);
         let end = NOW + 30_000;
@@ -87,6 +88,7 @@ mod tests {
             document_id: at.to_string(),
             lock_id: lock_ids[at].as_str().to_owned(),
             expires_at_ms,
+            labels: crate::values::labels::Labels::default(),
         };
         let several = Extension::new(lock_ids.to_vec().into(), Ttl::DEFAULT);
         let all = [found(2, NOW), found(0, NOW), found(1, NOW)];

@@ -3,7 +3,7 @@
 use super::owned::delete;
 use crate::firestore::decision::Decision;
 use crate::firestore::documents::LockState;
-use crate::time::TIME_TOLERANCE_MS;
+use crate::values::time::TIME_TOLERANCE_MS;
 
 /// How much longer than the tolerance an expired lock stays before it is cleaned up, in milliseconds:
 /// clocks differ, and its owner may be extending it (docs/format.md, "Clean-up of expired locks").
@@ -55,6 +55,7 @@ mod tests {
             document_id: "k".into(),
             lock_id: "l".into(),
             expires_at_ms: 10_000,
+            labels: crate::values::labels::Labels::default(),
         };
         for (now_ms, state) in [
             (9_000, DocumentState::Locked),

@@ -1,9 +1,9 @@
 //! Listing locks, in the order of their document ids.
 
-use crate::error::Error;
+use crate::asking::inspection::{LockPage, bad_cursor};
 use crate::firestore::documents::LockDocument;
 use crate::firestore::transport::Page;
-use crate::inspection::{LockPage, bad_cursor};
+use crate::text::error::Error;
 
 /// The documents that a cursor can name.
 pub(in crate::firestore) fn after(cursor: Option<&str>) -> Result<Option<&str>, Error> {

@@ -1,11 +1,11 @@
 //! Looks up who holds a lock.
 
 use super::owned::owned;
-use crate::error::Error;
+use crate::asking::inspection::LockRecord;
 use crate::firestore::decision::Decision;
 use crate::firestore::documents::{LockDocument, LockState};
-use crate::inspection::LockRecord;
-use crate::lock_id::LockId;
+use crate::text::error::Error;
+use crate::values::lock_id::LockId;
 
 /// The live lock on a key. `lock` is its document, if there is one, `now_ms` the time before it was read.
 pub(in crate::firestore) fn decide_by_key(

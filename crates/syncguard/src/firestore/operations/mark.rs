@@ -1,12 +1,12 @@
 //! For which period of a key something was done last.
 
-use crate::due::{DoneMark, MarkChange};
-use crate::error::Error;
 use crate::firestore::decision::{Decision, Write};
 use crate::firestore::ids::DocumentIds;
 use crate::firestore::transport::{Documents, ReadSet};
-use crate::key::Key;
-use crate::lock_id::LockId;
+use crate::text::error::Error;
+use crate::values::due::{DoneMark, MarkChange};
+use crate::values::key::Key;
+use crate::values::lock_id::LockId;
 
 /// What shows it.
 pub(in crate::firestore) fn mark_of(key: &Key) -> Result<ReadSet, Error> {
@@ -46,9 +46,9 @@ pub(in crate::firestore) fn decide(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::due::Due;
     use crate::firestore::documents::MarkDocument;
     use crate::firestore::transport::Document;
+    use crate::values::due::Due;
 
     #[test]
     fn a_mark_is_set_and_cleared_whatever_was_before() {

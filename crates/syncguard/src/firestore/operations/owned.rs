@@ -1,10 +1,10 @@
 //! Finds the lock with a lock id: the first step of release and extend.
 
+use crate::asking::outcome::Absence;
 use crate::firestore::decision::{Warning, Write};
 use crate::firestore::documents::LockState;
-use crate::hash::hash_key;
-use crate::lock_id::LockId;
-use crate::outcome::Absence;
+use crate::values::hash::hash_key;
+use crate::values::lock_id::LockId;
 
 /// What the documents mean that a query for a lock id has found.
 pub(super) struct Owned<'a> {

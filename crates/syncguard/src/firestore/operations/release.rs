@@ -1,16 +1,16 @@
 //! Releases locks.
 
 use super::owned::{Owned, delete, owned};
-use crate::batch::Batch;
-use crate::due::DoneMark;
-use crate::error::Error;
+use crate::asking::outcome::{Absence, ReleaseOutcome};
+use crate::asking::request::Finish;
 use crate::firestore::decision::{Decision, Write};
 use crate::firestore::documents::LockState;
 use crate::firestore::ids::DocumentIds;
 use crate::firestore::transport::{Documents, ReadSet};
-use crate::lock_id::LockId;
-use crate::outcome::{Absence, ReleaseOutcome};
-use crate::request::Finish;
+use crate::text::error::Error;
+use crate::values::batch::Batch;
+use crate::values::due::DoneMark;
+use crate::values::lock_id::LockId;
 
 /// Releases the locks that these lock ids own, each for itself. `found` are all documents with these `lockId`s, `now_ms` is
 /// the time of the attempt.
@@ -120,6 +120,7 @@ mod tests {
                 document_id: number.to_string(),
                 lock_id: lock_id.as_str().to_owned(),
                 expires_at_ms: *expires_at_ms,
+                labels: crate::values::labels::Labels::default(),
             })
             .collect();
         let mut decision = decide(slice::from_ref(&lock_id), &found, NOW);
@@ -137,7 +138,10 @@ mod tests {
                 lock_id_hash,
                 live,
                 expired,
-            } = warning;
+            } = warning
+            else {
+                panic!("release finds only duplicates");
+            };
             assert_eq!(lock_id_hash, crate::hash_key(lock_id.as_str()));
             (live, expired)
         });
@@ -172,6 +176,7 @@ mod tests {
             document_id: "0".into(),
             lock_id: LockId::generate().unwrap().as_str().to_owned(),
             expires_at_ms: LIVE,
+            labels: crate::values::labels::Labels::default(),
         };
         let lock_id = LockId::generate().unwrap();
         let decision = decide(slice::from_ref(&lock_id), &[another], NOW);
@@ -188,6 +193,7 @@ mod tests {
             document_id: lock_id.as_str().to_owned(),
             lock_id: lock_id.as_str().to_owned(),
             expires_at_ms,
+            labels: crate::values::labels::Labels::default(),
         };
         let found = [found(second, EXPIRED), found(first, LIVE)];
         let asked = [&lock_ids[..], slice::from_ref(first)].concat();

@@ -4,26 +4,29 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
-use tokio::time::timeout;
+use tokio::sync::mpsc::UnboundedSender;
 use tokio_postgres::Client;
 use tokio_postgres::config::ChannelBinding as Binding;
+use tokio_postgres::error::SqlState;
 use tokio_postgres::tls::MakeTlsConnect;
 use tokio_postgres::types::{ToSql, Type};
 
 use super::arrivals::Arrivals;
+use super::era::{ERA, Era};
+use super::primaries::Primaries;
 use super::session::{self, Session, Silences};
 use super::stream::SessionStream;
 use super::tls;
-use crate::dial::Refusal;
-use crate::error::{Error, ErrorKind};
-use crate::loaded::Loaded;
+use crate::network::dial::Refusal;
+use crate::network::loaded::Loaded;
 use crate::postgres::config::{
     ChannelBinding, DEFAULT_PORT, Host, PostgresConfig, SessionAttrs, SslMode,
 };
 use crate::postgres::error::{Failure, failure_to_connect};
 use crate::postgres::fault::Fault;
 use crate::postgres::options;
+use crate::postgres::product;
+use crate::text::error::{Error, ErrorKind};
 
 /// A session that was idle for longer has to answer a query before it is used again. Networks forget connections after
 /// minutes, and a frozen process comes back after any time.
@@ -35,10 +38,10 @@ const SESSION: &str = "-c default_transaction_isolation=read\\ committed -c enab
                        -c jit=off -c plan_cache_mode=force_generic_plan";
 
 /// Asks whether one of the settings above is in force (a pooler may have dropped it), whether the server accepts
-/// writes, which server process serves the session, and the server's version.
+/// writes, which server process serves the session, the server's version, and which server it is.
 const PROBE: &str = "SELECT current_setting('enable_seqscan') = 'off', \
                      current_setting('transaction_read_only') = 'on', pg_backend_pid(), \
-                     current_setting('server_version_num')::integer";
+                     current_setting('server_version_num')::integer, version()";
 
 /// The first major version that understands the statements (docs/postgres.md, "Versions").
 const FIRST_VERSION: i32 = 12;
@@ -58,20 +61,30 @@ enum Start {
     Nothing = 2,
 }
 
-/// Where the channels of notifications go; `None` for a session that does not listen.
-type Channels<'a> = Option<&'a UnboundedSender<String>>;
+/// What a session is for.
+#[derive(Clone, Copy)]
+pub(super) enum Purpose<'a> {
+    /// Statements.
+    Work,
+    /// To listen; the channels of notifications go there.
+    Listen(&'a UnboundedSender<String>),
+    /// To see what kind of server it is: one that accepts no writes will do.
+    Look,
+}
 
 type TlsConnect = <tls::TlsUpgrade as MakeTlsConnect<SessionStream>>::TlsConnect;
 
 /// Opens sessions.
 pub(in crate::postgres) struct Connector {
-    config: PostgresConfig,
+    pub(super) config: PostgresConfig,
     operation_timeout: Duration,
     silences: Silences,
+    /// `None` unless there are several hosts, of which one is to accept writes.
+    primaries: Option<Primaries>,
     /// The index of the host to try first: the one that answered last.
-    first: AtomicUsize,
+    pub(super) first: AtomicUsize,
     /// Whether the last attempt failed on all hosts.
-    is_failing: AtomicBool,
+    pub(super) is_failing: AtomicBool,
     /// What sessions can be started with: a [`Start`].
     start: AtomicU8,
     tls: Loaded<tls::TlsUpgrade>,
@@ -89,10 +102,13 @@ impl Connector {
                 port: DEFAULT_PORT,
             });
         }
+        let is_one_of_several = config.hosts.len() > 1 && needs_writes(&config);
+        let primaries = is_one_of_several.then(|| Primaries::of(&config.hosts));
         Ok(Self {
             config,
             operation_timeout,
             silences: Silences::default(),
+            primaries,
             first: AtomicUsize::new(0),
             is_failing: AtomicBool::new(false),
             start: AtomicU8::new(Start::Own as u8),
@@ -100,51 +116,12 @@ impl Connector {
         })
     }
 
-    /// Opens a session on the first host that accepts us.
-    pub(super) async fn connect(&self) -> Result<Session, Failure> {
-        self.connect_with(None).await
+    pub(super) fn hosts(&self) -> &[Host] {
+        &self.config.hosts
     }
 
-    /// The same, and hands over the channels of the notifications that arrive.
-    pub(in crate::postgres) async fn connect_to_listen(
-        &self,
-    ) -> Result<(Session, UnboundedReceiver<String>), Failure> {
-        let (channels, arrived) = unbounded_channel();
-        let connection = self.connect_with(Some(&channels)).await?;
-        Ok((connection, arrived))
-    }
-
-    async fn connect_with(&self, channels: Channels<'_>) -> Result<Session, Failure> {
-        let hosts = &self.config.hosts;
-        let count = hosts.len();
-        let first = self.first.load(Ordering::Relaxed);
-        let mut last = Failure::new(Fault::ConnectTimeout);
-        for index in (0..count).map(|step| (first + step) % count) {
-            let Some(host) = hosts.get(index) else {
-                continue;
-            };
-            let attempt = HostAttempt {
-                connector: self,
-                next: index + 1,
-            };
-            match timeout(self.time_for_one(), self.open(host, channels)).await {
-                Ok(Ok(connection)) => {
-                    std::mem::forget(attempt);
-                    self.first.store(index, Ordering::Relaxed);
-                    self.is_failing.store(false, Ordering::Relaxed);
-                    return Ok(connection);
-                }
-                Ok(Err(failure)) => last = failure,
-                Err(_) => last = Failure::too_late(host),
-            }
-        }
-        self.is_failing.store(true, Ordering::Relaxed);
-        Err(last)
-    }
-
-    /// Whether the last attempt failed on all hosts. If so, an empty pool is due to that and not to its size.
-    pub(super) fn is_failing(&self) -> bool {
-        self.is_failing.load(Ordering::Relaxed)
+    pub(super) fn primaries(&self) -> Option<&Primaries> {
+        self.primaries.as_ref()
     }
 
     /// See [`MOST_IDLE`]. Whoever wants keepalive sooner knows a network that forgets sooner.
@@ -159,21 +136,6 @@ impl Connector {
     /// How long one operation may take.
     pub(in crate::postgres) fn operation_timeout(&self) -> Duration {
         self.operation_timeout
-    }
-
-    /// How long to try one host, so that all of them are tried before the operation that waits gives up.
-    fn time_for_one(&self) -> Duration {
-        let count = u32::try_from(self.config.hosts.len()).unwrap_or(u32::MAX);
-        let all = self
-            .config
-            .connect_timeout
-            .min(self.operation_timeout * 9 / 10);
-        all / count
-    }
-
-    /// Called when the host in use no longer accepts writes: the next attempt begins with another one.
-    pub(super) fn try_next_host_first(&self) {
-        self.first.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Whether sessions have turned out to be shared with others.
@@ -234,14 +196,14 @@ impl Connector {
             .map_err(|error| Failure::to_connect(Fault::Tls, host, error))
     }
 
-    async fn open(&self, host: &Host, channels: Channels<'_>) -> Result<Session, Failure> {
+    pub(super) async fn open(&self, host: &Host, purpose: Purpose<'_>) -> Result<Session, Failure> {
         let first = match self.start() {
             Start::Own if !self.config.prepare => Start::Users,
             start => start,
         };
         let mut start = first;
         loop {
-            match self.open_with(host, start, channels).await {
+            match self.open_with(host, start, purpose).await {
                 Err(failure) if failure.may_be_about_settings() => {
                     start = self.less_than(start, failure)?;
                 }
@@ -264,7 +226,7 @@ impl Connector {
             (Start::Own, _) => Ok(Start::Users),
             // PgBouncer, which gives what is set in one client's session to other clients.
             (Start::Users, Some(users))
-                if failure.state() == Some("08P01") && !users.is_empty() =>
+                if failure.state() == Some(&SqlState::PROTOCOL_VIOLATION) && !users.is_empty() =>
             {
                 let (kind, words) = (ErrorKind::InvalidArgument, failure.error().message());
                 let error = Error::new(kind, format!("{words}; {SETTINGS_REFUSED}"));
@@ -279,7 +241,7 @@ impl Connector {
         &self,
         host: &Host,
         start: Start,
-        channels: Channels<'_>,
+        purpose: Purpose<'_>,
     ) -> Result<Session, Failure> {
         use tokio_postgres::config::SslMode as Mode;
         let mode = match self.config.tls.mode {
@@ -288,32 +250,20 @@ impl Connector {
             SslMode::Prefer => Mode::Prefer,
             SslMode::Require | SslMode::VerifyCa | SslMode::VerifyFull => Mode::Require,
         };
-        match self.session(host, start, mode, channels).await {
+        match self.session(host, start, mode, purpose).await {
             Err(failure)
                 if self.config.tls.mode == SslMode::Allow
                     && !host.is_unix_socket()
-                    && failure.state().is_some_and(|state| state.starts_with("28")) =>
+                    && failure.class() == Some("28") =>
             {
-                self.session(host, start, Mode::Require, channels).await
+                self.session(host, start, Mode::Require, purpose).await
             }
             opened => opened,
         }
     }
 
-    async fn session(
-        &self,
-        host: &Host,
-        start: Start,
-        mode: tokio_postgres::config::SslMode,
-        channels: Channels<'_>,
-    ) -> Result<Session, Failure> {
-        let mut settings = self.settings(start);
-        settings.ssl_mode(mode);
-        settings.channel_binding(match self.config.tls.channel_binding {
-            ChannelBinding::Disable => Binding::Disable,
-            ChannelBinding::Prefer => Binding::Prefer,
-            ChannelBinding::Require => Binding::Require,
-        });
+    /// Says who it is that asks for the session.
+    async fn log_in(&self, settings: &mut tokio_postgres::Config) -> Result<(), Failure> {
         let login = self.config.password.get().await.map_err(Failure::other)?;
         if let Some(user) = login.user {
             settings.user(user);
@@ -324,19 +274,41 @@ impl Connector {
         if let Some(database) = login.database {
             settings.dbname(database);
         }
+        Ok(())
+    }
+
+    async fn session(
+        &self,
+        host: &Host,
+        start: Start,
+        mode: tokio_postgres::config::SslMode,
+        purpose: Purpose<'_>,
+    ) -> Result<Session, Failure> {
+        let mut settings = self.settings(start);
+        settings.ssl_mode(mode);
+        settings.channel_binding(match self.config.tls.channel_binding {
+            ChannelBinding::Disable => Binding::Disable,
+            ChannelBinding::Prefer => Binding::Prefer,
+            ChannelBinding::Require => Binding::Require,
+        });
+        self.log_in(&mut settings).await?;
         let tls = self.tls_to(host).await?;
         let arrivals = Arc::new(Arrivals::new());
         let stream = self.stream(host, Arc::clone(&arrivals)).await?;
         let refused = |error| failure_to_connect(error, host, arrivals.end());
         let (client, connection) = settings.connect_raw(stream, tls).await.map_err(refused)?;
         // An error also reaches whoever waits for an answer, so it need not be handled here.
-        let driver = match channels.cloned() {
-            None => tokio::spawn(async move { drop(connection.await) }),
-            Some(channels) => {
-                tokio::spawn(session::drive(connection, channels, Arc::clone(&arrivals)))
-            }
+        let driver = match purpose {
+            Purpose::Work | Purpose::Look => tokio::spawn(async move { drop(connection.await) }),
+            Purpose::Listen(to) => tokio::spawn(session::drive(
+                connection,
+                to.clone(),
+                Arc::clone(&arrivals),
+            )),
         };
-        let row = client.query_typed(PROBE, &[]).await.map_err(refused)?;
+        // In one round trip.
+        let (row, era) = tokio::join!(client.query_typed(PROBE, &[]), self.era(&client));
+        let row = row.map_err(refused)?;
         let flag = |column| {
             let flag = row.first().map(|row| row.try_get::<_, bool>(column));
             flag.and_then(Result::ok)
@@ -345,12 +317,17 @@ impl Connector {
         let (in_force, read_only) = (flag(0)?, flag(1)?);
         let version = row.first().and_then(|row| row.try_get(3).ok());
         check_version(version.ok_or_else(|| Failure::new(Fault::Malformed))?)?;
+        let words = row.first().and_then(|row| row.try_get(4).ok());
+        product::check(words.unwrap_or_default()).map_err(Failure::other)?;
         let may_prepare = start == Start::Own && in_force;
         // Behind a pooler, the process serves other clients too, so its number says nothing about us.
         let process = row.first().filter(|_| may_prepare);
         let process = process.and_then(|row| row.try_get(2).ok());
-        if read_only && self.needs_writes() {
-            return Err(Failure::new(Fault::State("25006")));
+        let may_be_standby = matches!(purpose, Purpose::Look);
+        if read_only && needs_writes(&self.config) && !may_be_standby {
+            return Err(Failure::new(Fault::State(
+                SqlState::READ_ONLY_SQL_TRANSACTION.code(),
+            )));
         }
         if start == Start::Nothing {
             for (name, value) in self.config.settings().unwrap_or_default() {
@@ -363,6 +340,7 @@ impl Connector {
         Ok(Session {
             client,
             host: host.clone(),
+            era,
             process,
             arrivals,
             driver,
@@ -371,12 +349,10 @@ impl Connector {
         })
     }
 
-    fn needs_writes(&self) -> bool {
-        match self.config.session_attrs {
-            SessionAttrs::Any => false,
-            SessionAttrs::ReadWrite => true,
-            SessionAttrs::Default => self.config.hosts.len() > 1,
-        }
+    /// Since when the server is the primary, if that matters and it says so.
+    async fn era(&self, client: &Client) -> Option<Era> {
+        self.primaries.as_ref()?;
+        Era::of(&client.query_typed(ERA, &[]).await.ok()?)
     }
 
     fn settings(&self, start: Start) -> tokio_postgres::Config {
@@ -418,16 +394,12 @@ impl Connector {
     }
 }
 
-/// An attempt to open a session on one host. When it is dropped without a session, because the host
-/// failed or took too long or nobody waits any more, the next call of `connect` begins with the next host.
-struct HostAttempt<'a> {
-    connector: &'a Connector,
-    next: usize,
-}
-
-impl Drop for HostAttempt<'_> {
-    fn drop(&mut self) {
-        self.connector.first.store(self.next, Ordering::Relaxed);
+/// Whether a server will not do that accepts no writes.
+fn needs_writes(config: &PostgresConfig) -> bool {
+    match config.session_attrs {
+        SessionAttrs::Any => false,
+        SessionAttrs::ReadWrite => true,
+        SessionAttrs::Default => config.hosts.len() > 1,
     }
 }
 

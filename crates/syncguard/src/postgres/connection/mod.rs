@@ -2,7 +2,11 @@
 
 pub(super) mod arrivals;
 pub(super) mod connect;
+mod era;
+mod hosts;
 pub(super) mod pool;
+mod primaries;
+mod promotions;
 pub(super) mod quota;
 pub(super) mod session;
 pub(super) mod shared;

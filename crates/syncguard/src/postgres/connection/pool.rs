@@ -7,18 +7,24 @@ use std::time::Duration;
 use async_trait::async_trait;
 use deadpool::Runtime;
 use deadpool::managed::{self, Manager, Metrics, Object, QueueMode, RecycleError, RecycleResult};
+use tokio::task::yield_now;
 use tokio::time::{Instant, timeout};
+use tokio_postgres::error::SqlState;
 use tokio_postgres::types::{ToSql, Type};
 
 use super::connect::Connector;
 use super::session::Session;
-use crate::error::Error;
-use crate::permits::{Permit, Permits};
+use crate::asking::sending::Sending;
+use crate::background::permits::{Permit, Permits};
 use crate::postgres::config::PostgresConfig;
 use crate::postgres::error::{Failure, failure, pool_failure};
 use crate::postgres::fault::Fault;
 use crate::postgres::statement::{Param, Plan, Row, Transport};
-use crate::sending::before_sending;
+use crate::text::error::Error;
+
+/// After this silence, whatever reads a session has a turn before it is used again: the server may have ended it while the
+/// runtime was busy with something else.
+const QUIET: Duration = Duration::from_millis(1);
 
 /// How long to wait for the server to cancel a statement.
 const CANCEL_TIMEOUT: Duration = Duration::from_secs(2);
@@ -57,16 +63,21 @@ impl Pool {
         Arc::clone(&self.sessions.manager().0)
     }
 
-    async fn lease(&self, is_urgent: bool) -> Result<Checkout, Failure> {
+    /// Borrows a session. `sending` is that of what it is for.
+    async fn borrow(&self, is_urgent: bool, sending: &Sending) -> Result<Checkout, Failure> {
         let connector = Arc::clone(&self.sessions.manager().0);
+        if connector.primaries().is_some() {
+            // Boxed because few have several hosts: otherwise the future of every operation would be as large.
+            sending.before(Box::pin(connector.know_primary())).await;
+        }
         let waiting = timeout(self.patience, self.permits.acquire(is_urgent));
-        let permit = before_sending(waiting).await.map_err(|_| {
+        let permit = sending.before(waiting).await.map_err(|_| {
             Failure::new(match connector.is_failing() {
                 true => Fault::ConnectTimeout,
                 false => Fault::PoolExhausted,
             })
         })?;
-        let session = before_sending(self.sessions.get()).await;
+        let session = sending.before(self.sessions.get()).await;
         let session = session.map_err(pool_failure)?;
         Ok(Checkout {
             session: Some(session),
@@ -75,18 +86,37 @@ impl Pool {
         })
     }
 
+    async fn run_on(
+        &self,
+        mut borrowed: Checkout,
+        plan: &Plan<'_>,
+    ) -> Result<Option<Row>, Failure> {
+        let connector = &self.sessions.manager().0;
+        let session = borrowed.session()?;
+        let (arrivals, process) = (Arc::clone(&session.arrivals), session.process);
+        let answer = query(session, plan);
+        let answer = connector.unless_silent(&arrivals, process, answer).await;
+        let rows = self.conclude(borrowed, answer)?;
+        rows.first().map(texts).transpose()
+    }
+
     /// Keeps or discards the session, and notes what an error says about other sessions. The answer is `None` if the
     /// session is gone.
     fn conclude<T>(
         &self,
-        mut lease: Checkout,
+        mut borrowed: Checkout,
         answer: Option<Result<T, tokio_postgres::Error>>,
     ) -> Result<T, Failure> {
-        let session = lease
+        let session = borrowed
             .session
             .take()
             .ok_or_else(|| Failure::new(Fault::Closed))?;
         let failure = match answer {
+            // What a former primary says counts no more.
+            Some(_) if self.sessions.manager().0.is_former(&session) => {
+                drop(Object::take(session));
+                Failure::new(Fault::FormerPrimary).with_unknown_outcome()
+            }
             Some(Ok(answer)) => return Ok(answer),
             Some(Err(error)) => {
                 let failure = failure(&error, session.arrivals.end());
@@ -101,11 +131,11 @@ impl Pool {
             }
         };
         match failure.state() {
-            Some("25006") => {
+            Some(&SqlState::READ_ONLY_SQL_TRANSACTION) => {
                 self.sessions.manager().0.try_next_host_first();
                 self.sessions.retain(|_, _| false);
             }
-            Some("26000" | "42P05") => {
+            Some(&(SqlState::UNDEFINED_PSTATEMENT | SqlState::DUPLICATE_PSTATEMENT)) => {
                 self.sessions.manager().0.share();
                 self.sessions.retain(|_, _| false);
             }
@@ -126,8 +156,9 @@ impl fmt::Debug for Pool {
 #[async_trait]
 impl Transport for Pool {
     async fn run(&self, plan: &Plan<'_>) -> Result<Option<Row>, Failure> {
-        let made = || plan.clone();
-        self.run_late(plan.statement.is_urgent(), &made).await
+        let is_urgent = plan.statement.is_urgent();
+        let borrowed = self.borrow(is_urgent, plan.sending()).await?;
+        self.run_on(borrowed, plan).await
     }
 
     async fn run_late<'a>(
@@ -135,15 +166,8 @@ impl Transport for Pool {
         is_urgent: bool,
         plan: &(dyn Fn() -> Plan<'a> + Send + Sync),
     ) -> Result<Option<Row>, Failure> {
-        let mut lease = self.lease(is_urgent).await?;
-        let plan = plan();
-        let connector = &self.sessions.manager().0;
-        let session = lease.session()?;
-        let (arrivals, process) = (Arc::clone(&session.arrivals), session.process);
-        let answer = query(session, &plan);
-        let answer = connector.unless_silent(&arrivals, process, answer).await;
-        let rows = self.conclude(lease, answer)?;
-        rows.first().map(texts).transpose()
+        let borrowed = self.borrow(is_urgent, &Sending::default()).await?;
+        self.run_on(borrowed, &plan()).await
     }
 
     fn connections(&self) -> Option<usize> {
@@ -151,14 +175,14 @@ impl Transport for Pool {
     }
 
     async fn batch(&self, sql: &str) -> Result<(), Failure> {
-        let mut lease = self.lease(false).await?;
+        let mut borrowed = self.borrow(false, &Sending::default()).await?;
         let connector = &self.sessions.manager().0;
-        let session = lease.session()?;
+        let session = borrowed.session()?;
         let answer = session.client.batch_execute(sql);
         let answer = connector
             .unless_silent(&session.arrivals, session.process, answer)
             .await;
-        self.conclude(lease, answer)
+        self.conclude(borrowed, answer)
     }
 }
 
@@ -318,13 +342,22 @@ impl Manager for Sessions {
     }
 
     async fn recycle(&self, session: &mut Session, _: &Metrics) -> RecycleResult<Failure> {
+        let quiet = session.arrivals.last().elapsed();
+        if quiet > QUIET {
+            // The first time lets the runtime look at its sockets. It may go on with us before it goes on with what reads.
+            yield_now().await;
+            yield_now().await;
+        }
         if session.client.is_closed() {
             return Err(RecycleError::message("closed by the server"));
         }
         if self.0.silences().is_suspect(session) {
             return Err(RecycleError::message("lost, as others were"));
         }
-        if session.arrivals.last().elapsed() > self.0.most_idle() {
+        if self.0.is_former(session) {
+            return Err(RecycleError::message("on a former primary"));
+        }
+        if quiet > self.0.most_idle() {
             // Boxed for the same reason as `first_query`.
             return Box::pin(self.check(session)).await;
         }

@@ -11,9 +11,9 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use crate::batch::Batch;
-use crate::lock_id::LockId;
 use crate::mutex::lock;
+use crate::values::batch::Batch;
+use crate::values::lock_id::LockId;
 
 /// What a statement may have to wait for in the server. Statements on different subjects do not wait for
 /// each other.

@@ -10,6 +10,7 @@ use tokio::time::Instant;
 use tokio_postgres::{AsyncMessage, Client, Statement};
 
 use super::arrivals::{Arrivals, SessionEnd};
+use super::era::Era;
 use super::stream::SessionStream;
 use crate::mutex::lock;
 use crate::postgres::config::Host;
@@ -19,6 +20,8 @@ pub(in crate::postgres) struct Session {
     pub(in crate::postgres) client: Client,
     /// The server that it is on.
     pub(super) host: Host,
+    /// Since when that server is the primary, if there are several hosts and it says so.
+    pub(super) era: Option<Era>,
     /// The server process of the session, if the session is ours alone.
     pub(in crate::postgres) process: Option<i32>,
     pub(in crate::postgres) arrivals: Arc<Arrivals>,

@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use super::pool::Pool;
 use super::quota::Quotas;
-use crate::error::Error;
+use crate::network::shared::SharedConnection;
 use crate::postgres::config::PostgresConfig;
 use crate::postgres::statement::Transport;
 use crate::postgres::wakeups::listen::Notifications;
-use crate::shared::SharedConnection;
+use crate::text::error::Error;
 use crate::waiting::wakeups::Wakeups;
 
 /// Connections to one server. They are made when they are needed, and closed with the last backend that uses

@@ -13,8 +13,8 @@ use tokio::net::TcpStream;
 use tokio::net::UnixStream;
 
 use super::arrivals::{Arrivals, SessionEnd};
-use crate::dial::{self, Refusal};
-use crate::keepalive::Keepalive;
+use crate::network::dial::{self, Refusal};
+use crate::network::keepalive::Keepalive;
 use crate::postgres::config::{Host, TcpSettings};
 
 /// The largest reply to one statement. Ours need a few kilobytes; without a limit, a hostile or broken server

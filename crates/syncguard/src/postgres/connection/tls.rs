@@ -4,9 +4,9 @@ use rustls::ClientConfig;
 use tokio_postgres::tls::MakeTlsConnect;
 use tokio_postgres_rustls::MakeRustlsConnect;
 
-use crate::error::Error;
+use crate::network::tls::{self, Check, GivenPem};
 use crate::postgres::config::{Pem, SslMode, Tls};
-use crate::tls::{self, Check, GivenPem};
+use crate::text::error::Error;
 
 /// Starts TLS on connections.
 #[derive(Clone)]

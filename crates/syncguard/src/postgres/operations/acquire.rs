@@ -6,25 +6,26 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::labels::{Labelled, StoredLabels};
+use super::labels::{self, Labelled, StoredLabels};
 use super::mark;
 use super::release::Release;
-use crate::batch::Batch;
-use crate::claim::Claim;
-use crate::due::Due;
-use crate::error::Error;
-use crate::fence::Fence;
-use crate::lock_id::LockId;
-use crate::outcome::{AcquireOutcome, Grant};
+use crate::asking::outcome::{AcquireOutcome, Grant};
 use crate::postgres::group::Grouped;
 use crate::postgres::names::PrimaryKeys;
 use crate::postgres::reply;
 use crate::postgres::statement::{Param, Plan, Row, Statement};
 use crate::postgres::tables::Tables;
-use crate::time::TIME_TOLERANCE_MS;
-use crate::ttl::Ttl;
+use crate::text::error::Error;
+use crate::values::batch::Batch;
+use crate::values::claim::Claim;
+use crate::values::due::Due;
+use crate::values::fence::Fence;
+use crate::values::labels::Labels;
+use crate::values::lock_id::LockId;
+use crate::values::time::TIME_TOLERANCE_MS;
+use crate::values::ttl::Ttl;
 
-/// Takes a lock.
+/// Acquires a lock.
 #[derive(Debug)]
 pub struct Acquire {
     always: Labelled,
@@ -35,7 +36,7 @@ pub struct Acquire {
 impl Acquire {
     /// For the locks in `tables`.
     pub fn new(tables: &Tables) -> Self {
-        let columns = &["outcome", "fence", "expires_at_ms", "free_in_ms"];
+        let columns = &["outcome", "fence", "expires_at_ms", "free_in_ms", "lock"];
         let sql = include_str!("acquire.sql");
         Self {
             always: Labelled::new([&of_due(sql, None), "{}"], 6, tables, columns),
@@ -43,7 +44,11 @@ impl Acquire {
         }
     }
 
-    /// The statement that tries to take the lock, and stores these labels. With `due`, only if this period is still to be done.
+    /// The statement that tries to acquire the lock, and stores these labels. With `due`, only if this period is still to be done.
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "each is a parameter of the statement"
+    )]
     pub fn plan<'a>(
         &'a self,
         claim: &'a Claim,
@@ -68,7 +73,7 @@ impl Acquire {
     }
 }
 
-/// What came of the attempt to take one lock.
+/// What came of the attempt to acquire one lock.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Attempted {
     /// This.
@@ -142,6 +147,7 @@ pub fn outcome(claim: &Claim, row: Option<&Row>) -> Result<Attempted, Error> {
         "locked" => AcquireOutcome::Locked {
             claim: 0,
             free_in: reply::optional(row, 3)?.map(free_in).transpose()?,
+            labels: reply::optional(row, 4)?.map_or_else(Labels::default, labels::in_row),
         },
         "done" => AcquireOutcome::Done(mark::done(row, 1)?),
         "exhausted" => return Err(exhausted(reply::number(row, 1)?)),
@@ -211,7 +217,7 @@ impl Grouped for Acquisitions {
         slice::from_ref(&named.claim.lock_id)
     }
 
-    /// One statement can take each key only once.
+    /// One statement can acquire each key only once.
     fn agree(one: &NamedRequest, other: &NamedRequest) -> bool {
         one.names.lock != other.names.lock
     }
@@ -237,12 +243,14 @@ impl Grouped for Acquisitions {
     fn told(row: Option<&Row>) -> Result<HashMap<&str, AcquireOutcome>, Error> {
         let each = reply::list(row, 0)?.map(|text| {
             let mut parts = text.split(' ');
+            let lock = text.splitn(4, ' ').nth(3);
             let mut part = || parts.next().ok_or_else(reply::malformed);
             let lock_id = part()?;
             let outcome = match part()? {
                 "locked" => AcquireOutcome::Locked {
                     claim: 0,
                     free_in: Some(free_in(part()?)?),
+                    labels: lock.map_or_else(Labels::default, labels::in_hex),
                 },
                 fence => AcquireOutcome::one(Grant {
                     slot: None,

@@ -27,13 +27,15 @@ call AS MATERIALIZED (
         -- When it ends, and before that the fence, if it is the caller's own lock, from an attempt whose answer
         -- was lost. That is given as it was granted.
         -- A lock whose time is over may have to be waited for, or be guarded: acquire_all.sql takes it over.
+        -- Behind its end, another's lock as a whole: as JSON, because older tables lack columns of labels.
         SELECT
           CASE
             WHEN expires_at_ms > floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint - $6::bigint
             THEN CASE WHEN lock_id = $4 THEN fence ELSE '' END || ' ' || expires_at_ms
+              || CASE WHEN lock_id = $4 THEN '' ELSE ' ' || to_jsonb(lock)::text END
             ELSE 'over'
           END
-        FROM {locks} WHERE key = $1
+        FROM {locks} AS lock WHERE key = $1
       ) AS held{done_read}
     OFFSET 0
   ) seen
@@ -76,5 +78,6 @@ SELECT
       split_part(held, ' ', 2)::bigint + $6::bigint
       - floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint
     )::text
-  END AS free_in_ms
+  END AS free_in_ms,
+  substring(held FROM '^ [0-9]+ (.*)$') AS lock
 FROM call LEFT JOIN granted ON true

@@ -3,21 +3,21 @@
 use serde_json::{Value, json};
 
 use super::acquire::{exhausted, free_in};
-use super::labels::{Labelled, StoredLabels};
-use crate::batch::Batch;
-use crate::claim::Claim;
-use crate::error::Error;
-use crate::fence::Fence;
-use crate::lock_id::LockId;
-use crate::outcome::{AcquireOutcome, Grant};
+use super::labels::{self, Labelled, StoredLabels};
+use crate::asking::outcome::{AcquireOutcome, Grant};
 use crate::postgres::names::{self, PrimaryKeys};
 use crate::postgres::reply;
 use crate::postgres::statement::{Param, Plan, Row};
 use crate::postgres::tables::Tables;
-use crate::time::TIME_TOLERANCE_MS;
-use crate::ttl::Ttl;
+use crate::text::error::Error;
+use crate::values::batch::Batch;
+use crate::values::claim::Claim;
+use crate::values::fence::Fence;
+use crate::values::lock_id::LockId;
+use crate::values::time::TIME_TOLERANCE_MS;
+use crate::values::ttl::Ttl;
 
-/// Takes all locks of an acquisition.
+/// Acquires all locks of an acquisition.
 #[derive(Debug)]
 pub struct AcquireAll {
     statements: Labelled,
@@ -32,7 +32,7 @@ impl AcquireAll {
         }
     }
 
-    /// The statement that tries to take the locks, and stores these labels, of which it has what follows the lock id.
+    /// The statement that tries to acquire the locks, and stores these labels, of which it has what follows the lock id.
     pub fn plan<'a>(
         &'a self,
         claimed: &'a Claimed,
@@ -101,9 +101,10 @@ pub fn outcome(claims: &[Claim], row: Option<&Row>) -> Result<Option<AcquireOutc
     Ok(Some(match reply::text(row, 0)? {
         "acquired" => AcquireOutcome::Acquired(grants(claims, row)?),
         "locked" => {
-            let (claim, ms) = reply::text(row, 1)?
+            let (claim, held) = reply::text(row, 1)?
                 .split_once(' ')
                 .ok_or_else(reply::malformed)?;
+            let (ms, lock) = held.split_once(' ').unwrap_or((held, ""));
             let claim = claim.parse().map_err(|_| reply::malformed())?;
             if claim >= claims.len() {
                 return Err(reply::malformed());
@@ -111,6 +112,7 @@ pub fn outcome(claims: &[Claim], row: Option<&Row>) -> Result<Option<AcquireOutc
             AcquireOutcome::Locked {
                 claim,
                 free_in: (!ms.is_empty()).then(|| free_in(ms)).transpose()?,
+                labels: labels::in_row(lock),
             }
         }
         "exhausted" => return Err(exhausted(reply::number(row, 1)?)),
@@ -153,9 +155,9 @@ fn grant(claim: &Claim, told: &str) -> Option<Grant> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::claim::Slots;
-    use crate::error::ErrorKind;
-    use crate::key::Key;
+    use crate::text::error::ErrorKind;
+    use crate::values::claim::Slots;
+    use crate::values::key::Key;
 
     /// A key, and two of five slots of another.
     fn claims() -> Vec<Claim> {
@@ -212,6 +214,7 @@ mod tests {
         let locked = AcquireOutcome::Locked {
             claim: 2,
             free_in: Some(std::time::Duration::from_millis(15)),
+            labels: crate::values::labels::Labels::default(),
         };
         assert_eq!(read(&claims, "locked", "2 15").unwrap(), Some(locked));
         assert_eq!(read(&claims, "again", "").unwrap(), None);

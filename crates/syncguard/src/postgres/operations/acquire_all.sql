@@ -153,7 +153,8 @@ SELECT
   CASE
     -- Of each lock its id, fence and end, and of slots the number.
     WHEN found = asked THEN grants
-    -- The claim in the way, and when it ends, if it still has not.
+    -- The claim in the way, when it ends, if it still has not, and another's lock as JSON, because older tables lack columns of
+    -- labels.
     WHEN found > 0 THEN (
       SELECT (array_position(string_to_array($2, ','), lock_id) - 1) || ' '
         || expires_at_ms + $4::bigint - floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint
@@ -162,15 +163,23 @@ SELECT
     WHEN (SELECT number FROM turns) = 0 THEN coalesce(
       (
         SELECT concat((claim + cardinality(free)), ' ', (
-          SELECT min((
-            SELECT expires_at_ms FROM {locks}
-            WHERE key = lock || place AND (expires_at_ms > (SELECT live_after_ms FROM start)) IS TRUE
-          ))
+          SELECT expires_at_ms + $4::bigint - floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint
+            || ' ' || to_jsonb(soonest)::text
           FROM (
-            SELECT CASE WHEN slots IS NULL THEN '' ELSE number::text END AS place
-            FROM generate_series(1, coalesce(slots, 1)) AS number
-          ) places
-        ) + $4::bigint - floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint)
+            SELECT held.*
+            FROM (
+              SELECT CASE WHEN slots IS NULL THEN '' ELSE number::text END AS place
+              FROM generate_series(1, coalesce(slots, 1)) AS number
+            ) places,
+            LATERAL (
+              SELECT * FROM {locks} AS one
+              WHERE one.key = lock || place
+                AND (expires_at_ms > (SELECT live_after_ms FROM start)) IS TRUE
+              OFFSET 0
+            ) held
+            ORDER BY expires_at_ms LIMIT 1
+          ) soonest
+        ))
         FROM asked WHERE cardinality(free) < take ORDER BY claim LIMIT 1
       ),
       (SELECT max(count)::text FROM picked)

@@ -53,10 +53,19 @@ granted AS (
 SELECT string_agg(outcome, ',') AS outcomes FROM (
   SELECT lock_id || ' ' || fence || ' ' || expires_at_ms AS outcome FROM granted
   UNION ALL
-  SELECT id || ' locked ' || free_in_ms
+  -- The lock as JSON, because older tables lack columns of labels, and in hexadecimal digits: they contain neither a blank nor
+  -- a comma.
+  SELECT id || ' locked ' || free_in_ms || ' ' || coalesce(
+    (
+      SELECT encode(convert_to(to_jsonb(another)::text, 'UTF8'), 'hex')
+      FROM {locks} AS another WHERE another.key = held.lock
+    ),
+    ''
+  )
   FROM (
     SELECT
       id,
+      lock,
       expires_at_ms + $2::bigint - floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint AS free_in_ms
     FROM call
     OFFSET 0

@@ -2,16 +2,16 @@
 
 use std::collections::HashMap;
 
-use crate::batch::Batch;
-use crate::error::Error;
-use crate::lock_id::LockId;
-use crate::outcome::{Absence, ExtendOutcome};
+use crate::asking::outcome::{Absence, ExtendOutcome};
 use crate::postgres::group::Grouped;
 use crate::postgres::reply;
 use crate::postgres::statement::{Param, Plan, Row, Statement};
 use crate::postgres::tables::Tables;
-use crate::time::TIME_TOLERANCE_MS;
-use crate::ttl::Ttl;
+use crate::text::error::Error;
+use crate::values::batch::Batch;
+use crate::values::lock_id::LockId;
+use crate::values::time::TIME_TOLERANCE_MS;
+use crate::values::ttl::Ttl;
 
 /// Extends an owner's locks.
 #[derive(Debug)]
@@ -174,7 +174,7 @@ impl Grouped for Extensions {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::error::ErrorKind;
+    use crate::text::error::ErrorKind;
 
     const IDS: [&str; 2] = ["AAAAAAAAAAAAAAAAAAAAAA", "BBBBBBBBBBBBBBBBBBBBBB"];
 

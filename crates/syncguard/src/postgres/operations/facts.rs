@@ -1,10 +1,11 @@
 //! How the server and the tables are set up.
 
-use crate::error::Error;
-use crate::inspection::{Fact, Facts};
+use crate::asking::inspection::{Fact, Facts};
+use crate::postgres::row_security::HIDDEN;
 use crate::postgres::schema::IndexNames;
 use crate::postgres::statement::{Param, Row, Statement, Transport};
 use crate::postgres::tables::Tables;
+use crate::text::error::Error;
 
 const COLUMNS: &[&str] = &[
     "version",
@@ -15,6 +16,9 @@ const COLUMNS: &[&str] = &[
     "fsync",
     "fullPageWrites",
     "synchronousStandbys",
+    "synchronousCommit",
+    "standbys",
+    "confirmingStandbys",
     "maxConnections",
     "connections",
     "ownSession",
@@ -28,6 +32,7 @@ const COLUMNS: &[&str] = &[
     "expiresIndex",
     "locksRightsMissing",
     "fencesRightsMissing",
+    "rowSecurity",
     "mayNotify",
 ];
 
@@ -35,7 +40,8 @@ pub(in crate::postgres) async fn facts(
     transport: &dyn Transport,
     tables: &Tables,
 ) -> Result<Facts, Error> {
-    let statement = Statement::new(include_str!("facts.sql"), tables, COLUMNS);
+    let sql = include_str!("facts.sql").replace("{row_security}", HIDDEN);
+    let statement = Statement::new(&sql, tables, COLUMNS);
     let names = IndexNames::new(tables)?.quoted();
     let params = names.iter().map(|name| Param::Text(name)).collect();
     let row = transport.run(&statement.bind(params)).await?;

@@ -12,6 +12,13 @@ SELECT
   current_setting('fsync') AS fsync,
   current_setting('full_page_writes') AS "fullPageWrites",
   current_setting('synchronous_standby_names') AS "synchronousStandbys",
+  current_setting('synchronous_commit') AS "synchronousCommit",
+  (SELECT count(*) FROM pg_stat_replication)::text AS standbys,
+  -- Only some roles are told of which kind they are.
+  (
+    SELECT CASE WHEN count(*) = count(sync_state) THEN count(*) FILTER (WHERE sync_state IN ('sync', 'quorum')) END
+    FROM pg_stat_replication
+  )::text AS "confirmingStandbys",
   current_setting('max_connections') AS "maxConnections",
   (SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend')::text AS connections,
   -- A setting of our own sessions, which a pooler drops.
@@ -52,5 +59,6 @@ SELECT
     FROM unnest(ARRAY['SELECT', 'INSERT', 'UPDATE']) AS needed
     WHERE NOT has_table_privilege(fences, needed)
   ) AS "fencesRightsMissing",
+  {row_security} AS "rowSecurity",
   has_function_privilege('pg_notify(text, text)', 'EXECUTE')::text AS "mayNotify"
 FROM there

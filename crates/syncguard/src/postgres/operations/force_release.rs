@@ -1,10 +1,10 @@
 //! Freeing a key, whoever holds it.
 
-use crate::error::Error;
 use crate::postgres::reply;
 use crate::postgres::statement::{Param, Plan, Row, Statement};
 use crate::postgres::tables::Tables;
-use crate::time::TIME_TOLERANCE_MS;
+use crate::text::error::Error;
+use crate::values::time::TIME_TOLERANCE_MS;
 
 /// Frees a key.
 #[derive(Debug)]

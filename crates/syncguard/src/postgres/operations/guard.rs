@@ -1,15 +1,17 @@
 //! The check of locks in a transaction of the user's own.
 
-use crate::check::LockCheck;
-use crate::error::{Error, ErrorKind};
-use crate::lock_id::LockId;
+use tokio_postgres::error::SqlState;
+
+use crate::asking::check::LockCheck;
+use crate::asking::request::Finish;
 use crate::postgres::names::PrimaryKeys;
 use crate::postgres::operations::mark::{KEEP_LATER, LACKS_COLUMNS};
 use crate::postgres::reply;
 use crate::postgres::schema::IndexNames;
 use crate::postgres::tables::Tables;
-use crate::request::Finish;
-use crate::time::TIME_TOLERANCE_MS;
+use crate::text::error::{Error, ErrorKind};
+use crate::values::lock_id::LockId;
+use crate::values::time::TIME_TOLERANCE_MS;
 
 /// What the server says of locks that are not held.
 const LOST: &str =
@@ -18,15 +20,44 @@ const LOST: &str =
 /// What it says where the index is missing, or is of no use.
 const NO_INDEX: &str = "InvalidArgument: the table of locks lacks its unique index on lock_id, without which nothing can be guarded";
 
-/// Whether the index is missing, or of no use. The catalogue says so, for which it takes as long as all the rest. So a session
-/// asks it once, and then has the number of the index in a setting: an index keeps its number as long as it is what it is.
-const INDEX_IS_MISSING: &str = "(to_regclass('{lock_id_index}')::oid::text = current_setting('syncguard.lock_id_index', true)) IS NOT TRUE
-      AND (
+/// What is added if row level security may hide them from the role.
+const MAY_BE_HIDDEN: &str = ", or row level security hides them from the role of the transaction";
+
+/// What is added in a transaction that goes on seeing what was there when it began.
+const MAY_BE_OLDER: &str =
+    ", or its snapshot is older than their last extension, so that it has to be run again";
+
+/// What the server says in a savepoint.
+const NESTED: &str =
+    "InvalidArgument: a guard belongs in the outermost transaction, and this is a savepoint";
+
+/// Whether the session knows that the index is there. The catalogue says so, for which it takes as long as all the rest. So
+/// a session asks it once, and then has the number of the index in a setting: an index keeps its number as long as it is what it is.
+const INDEX_IS_KNOWN: &str =
+    "to_regclass('{lock_id_index}')::oid::text = current_setting('syncguard.lock_id_index', true)";
+
+/// Asks the catalogue; NULL if the index is missing, or of no use.
+const FOUND_INDEX: &str = "(
         SELECT set_config('syncguard.lock_id_index', indexrelid::text, false)
         FROM pg_index
         WHERE indexrelid = to_regclass('{lock_id_index}') AND indrelid = '{locks}'::regclass
           AND indisunique AND indisvalid AND indpred IS NULL AND indnkeyatts = 1
-      ) IS NULL";
+      )";
+
+/// The words about locks that are not held, and what else it may be.
+const LOST_OR: &str = "concat(
+    '{lost}',
+    CASE WHEN row_security_active('{locks}'::text) THEN '{may_be_hidden}' END,
+    CASE WHEN current_setting('transaction_isolation') NOT IN ('read committed', 'read uncommitted') THEN '{may_be_older}' END
+  )";
+
+/// What a guard answers that is the first one of its session.
+const FIRST: &str = "held first";
+
+/// Fails in a savepoint that has locked or written something. Each has a number of its own, which its session has locked.
+const IS_OUTERMOST: &str = "SELECT CASE WHEN count(*) > 1 THEN concat('InvalidArgument: a guard belongs in the outermost \
+                            transaction, and this is a savepoint')::integer::text ELSE 'outermost' END AS guard \
+                            FROM pg_locks WHERE pid = pg_backend_pid() AND locktype = 'transactionid' AND mode = 'ExclusiveLock'";
 
 /// When the lock ends, if it is there.
 const END: &str = "SELECT expires_at_ms FROM {locks} WHERE lock_id = $1::text FOR KEY SHARE";
@@ -63,10 +94,16 @@ impl Checks {
         let of = |file, first_end| {
             let sql = statement(file)
                 .replace("{first_end}", first_end)
-                .replace("{index_is_missing}", INDEX_IS_MISSING)
+                .replace("{index_is_known}", INDEX_IS_KNOWN)
+                .replace("{found_index}", FOUND_INDEX)
                 .replace("{keep_later}", KEEP_LATER)
+                .replace("{lost_or}", LOST_OR)
+                .replace("{first}", FIRST)
                 .replace("{no_index}", NO_INDEX)
+                .replace("{nested}", NESTED)
                 .replace("{lost}", LOST)
+                .replace("{may_be_hidden}", MAY_BE_HIDDEN)
+                .replace("{may_be_older}", MAY_BE_OLDER)
                 .replace("{tolerance}", &TIME_TOLERANCE_MS.to_string());
             tables.write_into(&names.write_into(&sql))
         };
@@ -111,24 +148,48 @@ fn statement(file: &str) -> &str {
     file[start..].trim_end()
 }
 
-/// What an error of the server says of the locks of a [`LockCheck`], by its SQLSTATE and its message: `LockLost`, or
-/// `InvalidArgument` or `AuthFailed` where nothing can be guarded. `None` for any other error.
+/// What else is to be run in a transaction after a [`LockCheck`] that gave `answer`, if anything: a statement that fails in a
+/// savepoint, whose end would take the guard with it. It is asked in each session once. A transaction that is refused takes
+/// that back, so one that always has its guard in a savepoint is always refused.
+pub fn check_further(answer: &str) -> Option<&'static str> {
+    (answer == FIRST).then_some(IS_OUTERMOST)
+}
+
+/// What an error of the server says of the locks of a [`LockCheck`], by its SQLSTATE and its message: `LockLost`;
+/// `ServiceUnavailable` if the transaction has to be run again to know; or `InvalidArgument` or `AuthFailed` where nothing can be
+/// guarded. `None` for any other error.
 pub fn check_failure(state: &str, message: &str) -> Option<Error> {
-    match state {
-        "42P01" => {
+    match SqlState::from_code(state) {
+        SqlState::UNDEFINED_TABLE => {
             return Some(Error::invalid(
                 "the transaction does not see the tables of locks: it is of another database, or has another search_path",
             ));
         }
-        "42501" => {
+        SqlState::INSUFFICIENT_PRIVILEGE => {
             let text = "the role of the transaction needs SELECT on the table of locks, and UPDATE on one of its columns; to store what \
                         is done also SELECT, INSERT and UPDATE on the table of fence counters";
             return Some(Error::new(ErrorKind::AuthFailed, text));
         }
-        "42703" => return Some(Error::invalid(LACKS_COLUMNS)),
+        SqlState::UNDEFINED_COLUMN => return Some(Error::invalid(LACKS_COLUMNS)),
         _ => {}
     }
     // It stands among the server's own words, in whatever language.
+    if message.contains(NESTED) {
+        return Some(Error::invalid(
+            "tx is a savepoint: a guard belongs in the outermost transaction, because a failure in a savepoint does not stop what is \
+             around it",
+        ));
+    }
+    if message.contains(MAY_BE_HIDDEN) {
+        let text = "row level security may hide the lock from the role of the transaction, or the lock was lost: give the role a policy \
+                    for all rows (docs/postgres.md, \"Row level security\")";
+        return Some(Error::new(ErrorKind::AuthFailed, text));
+    }
+    if message.contains(MAY_BE_OLDER) {
+        let text = "the snapshot of the transaction is older than the lock's grant, its last extension or its loss: run the transaction \
+                    again, and let the guard be its first statement";
+        return Some(Error::new(ErrorKind::ServiceUnavailable, text));
+    }
     if message.contains(LOST) {
         let text = "the lock was lost: it was gone when it was to be guarded";
         return Some(Error::new(ErrorKind::LockLost, text));
@@ -144,8 +205,8 @@ pub fn check_failure(state: &str, message: &str) -> Option<Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::due::Due;
-    use crate::key::Key;
+    use crate::values::due::Due;
+    use crate::values::key::Key;
 
     #[test]
     fn the_statements_have_their_names_and_no_value_in_their_text() {
@@ -176,7 +237,26 @@ mod tests {
     }
 
     #[test]
+    fn only_the_first_guard_of_a_session_asks_further() {
+        assert!(check_further(FIRST).is_some_and(|sql| sql.contains(NESTED)));
+        assert_eq!(check_further("held"), None);
+    }
+
+    #[test]
     fn the_servers_error_is_understood_in_any_language() {
+        for (words, kind) in [
+            (
+                format!("{LOST}{MAY_BE_HIDDEN}{MAY_BE_OLDER}"),
+                ErrorKind::AuthFailed,
+            ),
+            (
+                format!("{LOST}{MAY_BE_OLDER}"),
+                ErrorKind::ServiceUnavailable,
+            ),
+            (NESTED.to_owned(), ErrorKind::InvalidArgument),
+        ] {
+            assert_eq!(check_failure("22P02", &words).unwrap().kind(), kind);
+        }
         let lost = format!("ungültige Eingabe: \"{LOST}1\"");
         assert_eq!(
             check_failure("22P02", &lost).unwrap().kind(),

@@ -5,7 +5,11 @@
 -- not know.) Else nobody can take the locks over, or free them, until the transaction ends: that changes or deletes a lock_id,
 -- to which a foreign key might refer, as FOR KEY SHARE forbids. This rests on the unique index of lock_id.
 SELECT CASE
-  WHEN {index_is_missing} THEN concat('{no_index}')::integer::text
-  WHEN ({first_end}) > floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint - {tolerance} THEN 'held'
-  ELSE concat('{lost}')::integer::text
+  WHEN ({first_end}) > floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint - {tolerance} THEN
+    CASE
+      WHEN {index_is_known} THEN 'held'
+      WHEN {found_index} IS NULL THEN concat('{no_index}')::integer::text
+      ELSE '{first}'
+    END
+  ELSE {lost_or}::integer::text
 END AS guard

@@ -1,10 +1,10 @@
 //! Asking whether a key is held.
 
-use crate::error::Error;
 use crate::postgres::reply;
 use crate::postgres::statement::{Param, Plan, Row, Statement};
 use crate::postgres::tables::Tables;
-use crate::time::TIME_TOLERANCE_MS;
+use crate::text::error::Error;
+use crate::values::time::TIME_TOLERANCE_MS;
 
 /// How long after its expiry `is_locked` leaves a lock alone (docs/format.md, "Clean-up of expired locks").
 const CLEANUP_GUARD_MS: i64 = 2000;
@@ -38,14 +38,15 @@ impl IsLocked {
     }
 }
 
-/// What its row says.
+/// What its row says; `None` if a lock may be there that row level security hides.
 ///
 /// # Errors
 /// `Internal` for a row that makes no sense.
-pub fn outcome(row: Option<&Row>) -> Result<bool, Error> {
+pub fn outcome(row: Option<&Row>) -> Result<Option<bool>, Error> {
     match reply::text(row, 0)? {
-        "locked" => Ok(true),
-        "free" => Ok(false),
+        "locked" => Ok(Some(true)),
+        "free" => Ok(Some(false)),
+        "unseen" => Ok(None),
         _ => Err(reply::malformed()),
     }
 }

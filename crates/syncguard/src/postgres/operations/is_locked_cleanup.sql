@@ -20,4 +20,4 @@ SELECT
     SELECT FROM {locks}
     WHERE key = $1
       AND expires_at_ms > floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint - $2::bigint
-  ) THEN 'locked' ELSE 'free' END AS outcome
+  ) THEN 'locked' WHEN row_security_active('{locks}'::text) THEN 'unseen' ELSE 'free' END AS outcome

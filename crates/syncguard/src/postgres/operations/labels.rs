@@ -1,9 +1,11 @@
 //! Labels, each in a column that older writers do not know.
 
-use crate::labels::Labels;
-use crate::lock_id::LockId;
+use serde_json::Value;
+
 use crate::postgres::statement::{Param, Plan, Statement};
 use crate::postgres::tables::Tables;
+use crate::values::labels::Labels;
+use crate::values::lock_id::LockId;
 
 /// Labels as a statement stores them.
 ///
@@ -53,6 +55,24 @@ pub(super) fn shown<'a>(lock_id: &LockId, stored: impl Fn(&str) -> Option<&'a st
             None => rest.strip_prefix(':').map(str::to_owned),
         }
     })
+}
+
+/// The labels in a row of the table of locks, as JSON. What cannot be read has none.
+pub(super) fn in_row(json: &str) -> Labels {
+    let row: Value = serde_json::from_str(json).unwrap_or_default();
+    match row["lock_id"].as_str().map(LockId::parse) {
+        Some(Ok(lock_id)) => shown(&lock_id, |name| row[name].as_str()),
+        _ => Labels::default(),
+    }
+}
+
+/// The same of a row whose JSON is in hexadecimal digits.
+pub(super) fn in_hex(digits: &str) -> Labels {
+    let pairs = digits.as_bytes().as_chunks::<2>().0.iter();
+    let byte = |pair: &[u8; 2]| u8::from_str_radix(str::from_utf8(pair).ok()?, 16).ok();
+    let bytes: Option<Vec<u8>> = pairs.map(byte).collect();
+    let json = bytes.and_then(|bytes| String::from_utf8(bytes).ok());
+    json.map_or_else(Labels::default, |json| in_row(&json))
 }
 
 /// A statement that acquires locks: for each set of labels that one can be given another, because older tables do not
@@ -114,7 +134,7 @@ impl Labelled {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::owner::Owner;
+    use crate::values::owner::Owner;
 
     fn labels(owner: &str) -> Labels {
         Owner::new(owner).unwrap().into()
@@ -135,6 +155,18 @@ mod tests {
         assert!(shown_of(&host, &mine, &other).is_empty());
         assert!(shown(&mine, |_| Some("left over")).is_empty());
         assert!(shown(&mine, |_| None).is_empty());
+    }
+
+    #[test]
+    fn labels_are_read_in_a_row() {
+        let row = r#"{"lock_id":"AAAAAAAAAAAAAAAAAAAAAA","owner":"AAAAAAAAAAAAAAAAAAAAAA:mé, x"}"#;
+        let hex: String = row.bytes().map(|byte| format!("{byte:02x}")).collect();
+        assert_eq!(in_row(row), labels("mé, x"));
+        assert_eq!(in_hex(&hex), labels("mé, x"));
+        for none in ["", "{}", r#"{"lock_id":"x","owner":"x:y"}"#] {
+            assert!(in_row(none).is_empty() && in_hex(none).is_empty());
+        }
+        assert!(in_row(&row.replace("AA:", "AB:")).is_empty());
     }
 
     #[test]

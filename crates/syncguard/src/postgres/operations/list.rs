@@ -3,12 +3,12 @@
 use serde_json::Value;
 
 use super::lookup::record;
-use crate::error::Error;
-use crate::inspection::{LockPage, PageRequest};
+use crate::asking::inspection::{LockPage, PageRequest};
 use crate::postgres::reply;
 use crate::postgres::statement::{Param, Plan, Row, Statement};
 use crate::postgres::tables::Tables;
-use crate::time::TIME_TOLERANCE_MS;
+use crate::text::error::Error;
+use crate::values::time::TIME_TOLERANCE_MS;
 
 /// The statement that lists locks in `tables`.
 pub(in crate::postgres) fn statement(tables: &Tables) -> Statement {
@@ -25,7 +25,7 @@ pub(in crate::postgres) fn plan<'a>(
     let after = page.after.as_deref().unwrap_or_default();
     // The server would refuse it, with an error that says less.
     if after.contains('\0') {
-        return Err(crate::inspection::bad_cursor());
+        return Err(crate::asking::inspection::bad_cursor());
     }
     Ok(statement.bind(vec![
         Param::Text(after),
@@ -56,7 +56,7 @@ pub(in crate::postgres) fn outcome(row: Option<&Row>, limit: usize) -> Result<Lo
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::error::ErrorKind;
+    use crate::text::error::ErrorKind;
 
     const ROW: &str = r#"{"key":"n1","user_key":"k","lock_id":"AAAAAAAAAAAAAAAAAAAAAA","expires_at_ms":2,
         "acquired_at_ms":1,"fence":"000000000000042","owner":"BBBBBBBBBBBBBBBBBBBBBB somebody else"}"#;

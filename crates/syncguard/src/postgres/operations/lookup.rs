@@ -3,14 +3,14 @@
 use serde_json::Value;
 
 use super::labels;
-use crate::error::Error;
-use crate::fence::Fence;
-use crate::inspection::LockRecord;
-use crate::key::Key;
-use crate::lock_id::LockId;
+use crate::asking::inspection::LockRecord;
 use crate::postgres::reply;
 use crate::postgres::statement::{Param, Plan, Row, Statement};
 use crate::postgres::tables::Tables;
+use crate::text::error::Error;
+use crate::values::fence::Fence;
+use crate::values::key::Key;
+use crate::values::lock_id::LockId;
 
 /// Reads the lock on a key, or the lock with a lock id.
 #[derive(Debug)]

@@ -1,14 +1,16 @@
 //! For which period of a key something was done last.
 
-use crate::due::{DoneMark, Due, MarkChange};
-use crate::error::Error;
-use crate::key::Key;
-use crate::lock_id::LockId;
+use tokio_postgres::error::SqlState;
+
 use crate::postgres::error::Failure;
 use crate::postgres::names::PrimaryKeys;
 use crate::postgres::reply;
 use crate::postgres::statement::{Param, Plan, Row, Statement};
 use crate::postgres::tables::Tables;
+use crate::text::error::Error;
+use crate::values::due::{DoneMark, Due, MarkChange};
+use crate::values::key::Key;
+use crate::values::lock_id::LockId;
 
 /// How what is done is stored beside a counter: a later period that somebody has set by force stays.
 pub(super) const KEEP_LATER: &str = "ON CONFLICT (fence_key) DO UPDATE SET
@@ -89,7 +91,7 @@ pub(super) fn done(row: Option<&Row>, column: usize) -> Result<DoneMark, Error> 
 
 /// The error of a statement that needs the columns, in a table of counters that may be older than they are.
 pub(in crate::postgres) fn to_error(failure: Failure) -> Error {
-    if failure.state() != Some("42703") {
+    if failure.state() != Some(&SqlState::UNDEFINED_COLUMN) {
         return failure.into();
     }
     Error::invalid(LACKS_COLUMNS).with_source(Error::from(failure))

@@ -2,18 +2,18 @@
 
 use std::collections::HashMap;
 
-use crate::batch::Batch;
-use crate::error::Error;
-use crate::lock_id::LockId;
-use crate::outcome::{Absence, ReleaseOutcome};
+use crate::asking::outcome::{Absence, ReleaseOutcome};
+use crate::asking::request::Finish;
 use crate::postgres::group::Grouped;
 use crate::postgres::names::PrimaryKeys;
 use crate::postgres::operations::mark::KEEP_LATER;
 use crate::postgres::reply;
 use crate::postgres::statement::{Param, Plan, Row, Statement};
 use crate::postgres::tables::Tables;
-use crate::request::Finish;
-use crate::time::TIME_TOLERANCE_MS;
+use crate::text::error::Error;
+use crate::values::batch::Batch;
+use crate::values::lock_id::LockId;
+use crate::values::time::TIME_TOLERANCE_MS;
 
 /// Releases the locks with given lock ids.
 #[derive(Debug)]

@@ -10,11 +10,11 @@ use tokio::time::timeout;
 use tokio_postgres::types::{ToSql, Type};
 
 use super::notify::{channel, with_hash};
-use crate::error::{Error, ErrorKind};
 use crate::postgres::connection::connect::Connector;
 use crate::postgres::connection::session::Session;
 use crate::postgres::error::{Failure, failure};
 use crate::postgres::fault::Fault;
+use crate::text::error::{Error, ErrorKind};
 use crate::waiting::listener::{ANSWER, Listen, Listener, StoreMessage};
 
 /// The most names in one statement, which keeps its answer small.
@@ -97,6 +97,9 @@ impl Listener for ListeningSession {
     }
 
     async fn test(&mut self) -> Result<(), Error> {
+        if self.connector.is_former(&self.connection) {
+            return Err(Failure::new(Fault::FormerPrimary).into());
+        }
         let limit = ANSWER.min(self.connector.operation_timeout());
         let row = self.within(limit, self.connection.client.query_typed(TEST, &[]));
         let row = row.await?.into_iter().next().ok_or_else(malformed)?;

@@ -14,11 +14,11 @@ use super::limited::Limited;
 use super::socket::Socket;
 use super::stream::ServerEndpoint;
 use super::tls::TlsContext;
-use crate::dial::{self, Refusal};
-use crate::error::Error;
-use crate::keepalive::Keepalive;
+use crate::network::dial::{self, Refusal};
+use crate::network::keepalive::Keepalive;
+use crate::network::tls::is_refusal;
 use crate::redis::error::{cannot_connect, distrusted};
-use crate::tls::is_refusal;
+use crate::text::error::Error;
 
 /// How long the TLS handshake may take before we check whether the server speaks TLS at all.
 const TLS_DOUBT: Duration = Duration::from_millis(500);
@@ -36,7 +36,7 @@ pub(super) async fn tcp(host: &str, port: u16, tls: Option<&TlsContext>) -> Resu
         .set_nodelay(true)
         .and_then(|()| Keepalive::DEFAULT.set_on(&stream))
         .map_err(|error| cannot_connect(&endpoint, &error.to_string()).with_source(error))?;
-    let stream = Socket::Tcp(stream);
+    let stream = Socket::tcp(stream);
     let Some(tls) = tls else {
         return Ok(Limited::new(Box::new(stream), endpoint));
     };
@@ -103,7 +103,7 @@ pub(super) async fn unix(path: &Path) -> Result<Limited, Error> {
     let stream = tokio::net::UnixStream::connect(path)
         .await
         .map_err(|error| cannot_connect(&endpoint, &error.to_string()).with_source(error))?;
-    Ok(Limited::new(Box::new(Socket::Unix(stream)), endpoint))
+    Ok(Limited::new(Box::new(Socket::unix(stream)), endpoint))
 }
 
 /// Fails: this platform has no such sockets.

@@ -12,6 +12,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::socket::Socket;
 use super::stream::{ServerEndpoint, Stream};
+use super::term::Term;
 
 /// The largest reply, in bytes.
 const LIMIT: usize = 1024 * 1024;
@@ -28,6 +29,8 @@ pub(in crate::redis) struct TooLong(usize);
 pub(in crate::redis) struct Limited {
     stream: Box<dyn Stream>,
     endpoint: ServerEndpoint,
+    /// For how long it leads to the primary, where that is known.
+    term: Option<Term>,
     /// Bytes read since the last complete reply.
     read: usize,
     limit: usize,
@@ -38,6 +41,7 @@ impl Limited {
         Self {
             stream,
             endpoint,
+            term: None,
             read: 0,
             limit: LIMIT,
         }
@@ -46,6 +50,21 @@ impl Limited {
     /// The socket below it, if there is one.
     pub(super) fn socket(&mut self) -> Option<&mut Socket> {
         self.stream.socket()
+    }
+
+    /// Lets it count for as long as its server is the primary.
+    pub(super) fn with_term(mut self, term: Term) -> Self {
+        self.term = Some(term);
+        self
+    }
+
+    pub(in crate::redis) fn term(&self) -> Option<Term> {
+        self.term.clone()
+    }
+
+    /// Whether nothing of what a write has refused has left.
+    pub(super) fn keeps_what_it_refuses(&self) -> bool {
+        self.stream.keeps_what_it_refuses()
     }
 
     /// What it is connected to.

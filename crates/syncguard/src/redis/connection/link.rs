@@ -1,5 +1,6 @@
 //! One connection that is made when it is needed, and made again when it is lost.
 
+use std::future::pending;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -7,9 +8,9 @@ use async_trait::async_trait;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 
-use crate::error::{Error, ErrorKind};
 use crate::random;
 use crate::redis::error::{Cause, to_error};
+use crate::text::error::{Error, ErrorKind};
 
 /// The wait after the first failed attempt to connect. It doubles with each further one.
 const FIRST_WAIT: Duration = Duration::from_millis(50);
@@ -22,6 +23,16 @@ const STABLE_AFTER: Duration = Duration::from_secs(1);
 pub(in crate::redis) trait Dial: Send + Sync + 'static {
     type Connection: Connection;
     async fn dial(&self) -> Result<Self::Connection, Error>;
+
+    /// Where connections are to lead: another number each time that this changes.
+    fn goal(&self) -> u64 {
+        0
+    }
+
+    /// Completes when they are to lead somewhere else than when this was called.
+    async fn moved(&self) {
+        pending().await
+    }
 }
 
 /// A connection that was made.
@@ -59,6 +70,8 @@ struct LinkState<C> {
     failing_since: Instant,
     /// When the next attempt may start.
     until: Instant,
+    /// Where the last attempts were to lead.
+    goal: u64,
 }
 
 /// What a caller gets for now.
@@ -81,6 +94,7 @@ impl<D: Dial> Link<D> {
             refusal: None,
             failing_since: now,
             until: now,
+            goal: dial.goal(),
         };
         Self {
             dial: Arc::new(dial),
@@ -128,6 +142,7 @@ impl<D: Dial> Link<D> {
                 return false;
             }
             lost = state.lose();
+            state.aim(self.dial.goal());
             step = state
                 .wait(deadline, seen, self.patience)
                 .map(LinkAnswer::Wait);
@@ -216,6 +231,16 @@ impl<C: Connection> LinkState<C> {
         Some(lost)
     }
 
+    /// Failures count no more if connections are to lead somewhere else than before.
+    fn aim(&mut self, goal: u64) {
+        if self.goal != goal {
+            self.goal = goal;
+            self.failed = 0;
+            self.refusal = None;
+            self.until = Instant::now();
+        }
+    }
+
     /// Notes a failed attempt. The pause before the next one grows with each.
     fn fail(&mut self, refusal: Error) {
         let now = Instant::now();
@@ -243,8 +268,18 @@ async fn dial<D: Dial>(dialer: Arc<D>, dialing: Dialing<D::Connection>) {
     let state = &dialing.0;
     loop {
         let until = state.borrow().until;
-        sleep_until(until).await;
-        let answer = dialer.dial().await.map(Arc::new);
+        let attempt = async {
+            sleep_until(until).await;
+            dialer.dial().await.map(Arc::new)
+        };
+        let answer = tokio::select! {
+            biased;
+            answer = attempt => answer,
+            () = dialer.moved() => {
+                state.send_modify(|state| state.aim(dialer.goal()));
+                continue;
+            }
+        };
         let is_waited_for = state.receiver_count() > 0;
         let (mut is_over, mut unused) = (true, None);
         state.send_modify(|state| {

@@ -4,136 +4,165 @@
 //! many minutes.
 
 use std::future::Future;
-use std::sync::atomic::{
-    AtomicBool, AtomicU64,
-    Ordering::{Relaxed, SeqCst},
-};
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
 use tokio::sync::Notify;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep_until};
 
-/// Counts the calls and the answers of one connection.
+/// Watches one connection while calls wait.
 #[derive(Default)]
 pub(super) struct Liveness {
-    sent: AtomicU64,
-    answered: AtomicU64,
     watched: AtomicBool,
+    /// Tells whoever watches that calls wait, or that one must be answered soon.
     wake: Notify,
+    /// Whether somebody waits for what is heard.
+    is_tested: AtomicBool,
+    heard: Notify,
 }
 
 impl Liveness {
-    pub(super) fn sent(&self) {
-        self.sent.fetch_add(1, SeqCst);
-        if !self.watched.load(SeqCst) && !self.watched.swap(true, SeqCst) {
+    /// A call waits from now on.
+    pub(super) fn sent(&self, is_urgent: bool) {
+        let is_new = !self.watched.load(SeqCst) && !self.watched.swap(true, SeqCst);
+        if is_new || is_urgent {
             self.wake.notify_one();
         }
     }
 
-    pub(super) fn answered(&self) {
-        self.answered.fetch_add(1, Relaxed);
+    /// Something has come.
+    pub(super) fn heard(&self) {
+        if self.is_tested.load(SeqCst) {
+            self.heard.notify_one();
+        }
     }
 
-    /// How many calls were sent, and how many of them were answered.
-    pub(super) fn read(&self) -> (u64, u64) {
-        (self.sent.load(SeqCst), self.answered.load(Relaxed))
+    /// Completes when `has_heard` says so, which is asked whenever something has come.
+    pub(super) async fn hears(&self, has_heard: impl Fn() -> bool) {
+        self.is_tested.store(true, SeqCst);
+        let _tested = Tested(&self.is_tested);
+        while !has_heard() {
+            self.heard.notified().await;
+        }
     }
 
-    /// Completes when the connection is lost: calls wait, no answer has come for `patience`, also not while whoever reads
-    /// was busy (`look` reads), and `is_alive` says no as well. While nothing is sent, it sleeps and costs nothing.
-    pub(super) async fn stops<F: Future<Output = bool>>(
+    /// Completes when the connection is lost, with what `test` gives then. It is tested when it is `suspect_at` a time that has
+    /// passed, also once `look` has read what has come while whoever reads was busy. While no calls wait, this sleeps and
+    /// costs nothing.
+    pub(super) async fn stops<T, F: Future<Output = Option<T>>>(
         &self,
-        patience: Duration,
+        suspect_at: impl Fn() -> Option<Instant>,
         look: impl Fn(),
-        is_alive: impl Fn() -> F,
-    ) {
+        test: impl Fn() -> F,
+    ) -> T {
         loop {
-            self.wake.notified().await;
-            loop {
-                let (sent, answered) = self.read();
-                sleep(patience).await;
-                if self.read().1 == answered {
-                    look();
+            let Some(at) = suspect_at() else {
+                self.watched.store(false, SeqCst);
+                // A call that was sent just before this line has not notified anybody.
+                if suspect_at().is_none() {
+                    self.wake.notified().await;
                 }
-                let now = self.read();
-                // Calls whose callers gave up are never counted as answered, and a server may be slow, so
-                // silence alone proves nothing: ask.
-                if now.1 == answered
-                    && sent > answered
-                    && !is_alive().await
-                    && self.read().1 == answered
-                {
-                    return;
-                }
-                if now == (sent, answered) {
-                    self.watched.store(false, SeqCst);
-                    // A call that was sent just before this line has not notified anybody.
-                    if self.read().0 == sent {
-                        break;
-                    }
-                    self.watched.store(true, SeqCst);
-                }
+                self.watched.store(true, SeqCst);
+                continue;
+            };
+            tokio::select! {
+                () = sleep_until(at) => {}
+                () = self.wake.notified() => continue,
+            }
+            look();
+            // A server may be slow, so silence alone proves nothing.
+            if suspect_at().is_some_and(|at| at <= Instant::now())
+                && let Some(lost) = test().await
+            {
+                return lost;
             }
         }
+    }
+}
+
+struct Tested<'a>(&'a AtomicBool);
+
+impl Drop for Tested<'_> {
+    fn drop(&mut self) {
+        self.0.store(false, SeqCst);
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::Arc;
-    use tokio::time::{Instant, timeout};
+    use std::sync::Mutex;
+    use std::time::Duration;
+    use tokio::time::{sleep, timeout};
 
     const PATIENCE: Duration = Duration::from_secs(1);
 
-    async fn stops_within(liveness: &Liveness, limit: Duration, alive: bool) -> bool {
-        let stops = liveness.stops(PATIENCE, || {}, || async move { alive });
-        timeout(limit, stops).await.is_ok()
+    /// A connection on which a call may wait.
+    #[derive(Default)]
+    struct Connection {
+        liveness: Liveness,
+        suspect_at: Mutex<Option<Instant>>,
+        tests: Mutex<Vec<Instant>>,
     }
 
-    #[tokio::test(start_paused = true)]
-    async fn an_unanswered_call_tells() {
-        let liveness = Liveness::default();
-        liveness.sent();
-        let start = Instant::now();
-        assert!(stops_within(&liveness, PATIENCE * 9, false).await);
-        assert!(start.elapsed() <= PATIENCE * 2);
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_silent_connection_with_nothing_to_say_is_left_alone() {
-        let liveness = Liveness::default();
-        assert!(!stops_within(&liveness, PATIENCE * 9, false).await);
-        liveness.sent();
-        liveness.answered();
-        assert!(!stops_within(&liveness, PATIENCE * 9, false).await);
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_server_that_answers_when_asked_is_slow_and_not_gone() {
-        let liveness = Liveness::default();
-        liveness.sent();
-        assert!(!stops_within(&liveness, PATIENCE * 9, true).await);
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn silence_after_many_answers_tells() {
-        let liveness = Arc::new(Liveness::default());
-        let busy = Arc::clone(&liveness);
-        let load = tokio::spawn(async move {
-            for _ in 0..50 {
-                busy.sent();
-                sleep(PATIENCE / 10).await;
-                busy.answered();
+    impl Connection {
+        fn waits_until(&self, at: Option<Instant>, is_urgent: bool) {
+            *self.suspect_at.lock().unwrap() = at;
+            if at.is_some() {
+                self.liveness.sent(is_urgent);
             }
-            // Given up by their callers, which is no answer.
-            busy.sent();
-        });
-        let stops = liveness.stops(PATIENCE, || {}, || async { false });
-        let start = Instant::now();
-        timeout(PATIENCE * 20, stops).await.unwrap();
-        let silent_for = start.elapsed() - PATIENCE * 5;
-        assert!(silent_for <= PATIENCE * 2, "{silent_for:?}");
-        load.await.unwrap();
+        }
+
+        /// Whether it is lost within `limit`.
+        async fn stops(&self, limit: Duration, lost: bool) -> bool {
+            let test = || async {
+                self.tests.lock().unwrap().push(Instant::now());
+                sleep(PATIENCE).await;
+                lost.then_some(())
+            };
+            let suspect_at = || *self.suspect_at.lock().unwrap();
+            let stops = self.liveness.stops(suspect_at, || {}, test);
+            timeout(limit, stops).await.is_ok()
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_call_that_waits_for_long_leads_to_a_test() {
+        let (connection, start) = (Connection::default(), Instant::now());
+        connection.waits_until(Some(start + PATIENCE), false);
+        assert!(connection.stops(PATIENCE * 9, true).await);
+        assert_eq!(*connection.tests.lock().unwrap(), [start + PATIENCE]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn where_no_call_waits_nothing_is_tested() {
+        let connection = Connection::default();
+        assert!(!connection.stops(PATIENCE * 9, true).await);
+        connection.waits_until(Some(Instant::now() + PATIENCE), false);
+        connection.waits_until(None, false);
+        assert!(!connection.stops(PATIENCE * 9, true).await);
+        assert!(connection.tests.lock().unwrap().is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_server_that_is_slow_is_not_gone() {
+        let connection = Connection::default();
+        connection.waits_until(Some(Instant::now() + PATIENCE), false);
+        assert!(!connection.stops(PATIENCE * 9, false).await);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_call_that_is_needed_soon_is_not_waited_for_as_others_are() {
+        let (connection, start) = (Connection::default(), Instant::now());
+        connection.waits_until(Some(start + PATIENCE * 4), false);
+        let urgent = async {
+            sleep(PATIENCE).await;
+            connection.waits_until(Some(start + PATIENCE * 2), true);
+            std::future::pending::<()>().await;
+        };
+        tokio::select! {
+            stopped = connection.stops(PATIENCE * 9, true) => assert!(stopped),
+            () = urgent => {}
+        }
+        assert_eq!(*connection.tests.lock().unwrap(), [start + PATIENCE * 2]);
     }
 }

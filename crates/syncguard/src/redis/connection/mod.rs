@@ -1,6 +1,7 @@
 //! How bytes come and go: sockets, TLS, logging in, and calls with their answers.
 
 pub(super) mod cluster;
+mod confirming;
 mod connect;
 mod diagnosis;
 pub(super) mod limited;
@@ -14,4 +15,5 @@ mod session;
 mod socket;
 pub(super) mod stream;
 pub(super) mod target;
+pub(super) mod term;
 pub(super) mod tls;

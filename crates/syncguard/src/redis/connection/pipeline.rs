@@ -8,6 +8,7 @@
 //! A stream on which nothing was heard for a while may be gone without a word: a NAT forgets connections, and a frozen
 //! process comes back to dead ones. So the next calls are held back until the server has answered a `PING`.
 
+mod last_heard;
 mod outbox;
 mod queue;
 mod replies;
@@ -21,22 +22,20 @@ use std::time::Duration;
 
 use redis::{RedisError, Value};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::runtime::Handle;
-use tokio::time::{Instant, sleep};
+use tokio::time::Instant;
 
 use super::limited::Limited;
 use super::liveness::Liveness;
-use crate::error::Error;
 use crate::mutex::lock;
-use crate::redact;
 use crate::redis::answer::{Answer, lost};
 use crate::redis::error::{Cause, driver_error, error_text, reply_code, to_error};
-use crate::redis::reply::is_pong;
+use crate::text::error::Error;
+use crate::text::redact;
+use last_heard::{LastHeard, Probe};
 use outbox::Outbox;
-use queue::{AnswerQueue, Recipient};
+use queue::{AnswerQueue, Recipient, Waiting};
 pub(super) use queue::{Answered, Fits};
 use replies::{Replies, reply};
-use silence::{LastHeard, Probe};
 
 /// While fewer calls are on their way, each is written at once. With more, the server has enough to do meanwhile, and one
 /// write carries many.
@@ -78,6 +77,8 @@ struct PipelineState {
     /// Lets whatever reads have a turn.
     reader: Waker,
     heard: LastHeard,
+    /// For how long the server may keep an answer back, because a call waits for replicas.
+    held_up: Duration,
     /// Set while calls are held back until the server gives a sign of life.
     probe: Option<Probe>,
     /// Whether the server is not what it was when the stream was opened: nothing new is sent to it.
@@ -100,6 +101,7 @@ impl Pipeline {
             room: Deliveries::new(),
             reader: Waker::noop().clone(),
             heard: LastHeard::now(),
+            held_up: Duration::ZERO,
             probe: None,
             is_retired: false,
         };
@@ -131,7 +133,17 @@ impl Pipeline {
         write: impl FnOnce(&mut Vec<u8>),
         fits: Fits,
     ) -> Result<Answer, Error> {
-        match self.send(None, write, fits) {
+        self.call_by(None, write, fits).await
+    }
+
+    /// Sends the call that `write` appends, whose answer comes too late after `needed_by`.
+    pub(super) async fn call_by(
+        self: &Arc<Self>,
+        needed_by: Option<Instant>,
+        write: impl FnOnce(&mut Vec<u8>),
+        fits: Fits,
+    ) -> Result<Answer, Error> {
+        match self.send(None, write, fits, needed_by) {
             Some((_, answer)) => answer.wait().await,
             None => Ok(Answer::NotSent),
         }
@@ -146,7 +158,7 @@ impl Pipeline {
         second: impl FnOnce(&mut Vec<u8>),
         fits: Fits,
     ) -> Option<(Answered, Answered)> {
-        let (first, answer) = self.send(Some((first, first_fits)), second, fits)?;
+        let (first, answer) = self.send(Some((first, first_fits)), second, fits, None)?;
         Some((first?, answer))
     }
 
@@ -155,18 +167,20 @@ impl Pipeline {
         first: Option<(&[u8], Fits)>,
         write: impl FnOnce(&mut Vec<u8>),
         fits: Fits,
+        needed_by: Option<Instant>,
     ) -> Option<(Option<Answered>, Answered)> {
-        let mut state = self.lock();
+        let now = Instant::now();
+        let mut state = self.lock_to_write(now);
         let state = state.as_mut().filter(|state| !state.is_retired)?;
-        if state.probe.is_none() && state.heard.is_long_ago() {
+        if state.probe.is_none() && state.heard.is_long_ago(now) {
             self.ask_for_a_sign(state);
         }
         let first = first.map(|(bytes, fits)| {
             state.outbox().extend_from_slice(bytes);
-            self.waits(state, fits)
+            self.waits(state, fits, now, None)
         });
         write(state.outbox());
-        let answer = self.waits(state, fits);
+        let answer = self.waits(state, fits, now, needed_by);
         // Else the answer to the probe sends it.
         if state.probe.is_none() {
             state.write_or_keep();
@@ -174,43 +188,22 @@ impl Pipeline {
         Some((first, answer))
     }
 
-    fn waits(&self, state: &mut PipelineState, fits: Fits) -> Answered {
-        let (call, answer) = Recipient::call();
-        state.wait(fits, call);
-        self.liveness.sent();
-        answer
-    }
-
-    /// Asks the server for a sign of life. What is called from now on is held back until that has come, so that it can
-    /// be sent on another stream if none comes.
-    fn ask_for_a_sign(self: &Arc<Self>, state: &mut PipelineState) {
-        let is_idle = state.waiting.len() == 0;
-        let ping = b"*1\r\n$4\r\nPING\r\n";
-        state.unwritten.end().extend_from_slice(ping);
-        state.wait(is_pong, Recipient::Probe);
-        self.liveness.sent();
-        state.write();
-        let until = is_idle.then(|| Instant::now() + self.patience);
-        state.probe = Some(Probe {
-            held: Vec::new(),
-            calls: 0,
-            until,
+    fn waits(
+        &self,
+        state: &mut PipelineState,
+        fits: Fits,
+        since: Instant,
+        needed_by: Option<Instant>,
+    ) -> Answered {
+        let (recipient, answer) = Recipient::call();
+        state.wait(Waiting {
+            fits,
+            recipient,
+            since,
+            needed_by,
         });
-        if is_idle && let Ok(runtime) = Handle::try_current() {
-            let (this, patience) = (Arc::clone(self), self.patience);
-            runtime.spawn(async move {
-                sleep(patience).await;
-                this.end_if_silent();
-            });
-        }
-    }
-
-    fn end_if_silent(&self) {
-        self.look();
-        let until = self.lock().as_ref().and_then(PipelineState::gives_up_at);
-        if until.is_some_and(|until| until <= Instant::now()) {
-            self.end(&to_error(Cause::Silent, true));
-        }
+        self.liveness.sent(needed_by.is_some());
+        answer
     }
 
     /// Reads answers until the stream ends, and gives the reason.
@@ -275,7 +268,10 @@ impl Pipeline {
         let read = Pin::new(&mut state.stream).poll_read(cx, &mut buffer);
         let count = buffer.filled().len();
         match read {
-            Poll::Ready(Ok(())) => state.heard = LastHeard::now(),
+            Poll::Ready(Ok(())) => {
+                state.heard = LastHeard::now();
+                self.liveness.heard();
+            }
             Poll::Ready(Err(error)) => {
                 return Poll::Ready(Err(driver_error(&RedisError::from(error), true)));
             }
@@ -313,13 +309,12 @@ impl Pipeline {
         if state.on_their_way() == 0 {
             return Err(to_error(Cause::Unreadable, true));
         }
-        let Some((fits, waiting)) = state.waiting.pop() else {
+        let Some(waiting) = state.waiting.pop() else {
             return Err(to_error(Cause::Unreadable, true));
         };
         state.stream.reply_is_complete();
-        self.liveness.answered();
         let is_misfit = match &answer {
-            Ok(Answer::Reply(reply)) => !fits(reply),
+            Ok(Answer::Reply(reply)) => !(waiting.fits)(reply),
             Ok(_) => false,
             Err(_) => true,
         };
@@ -335,8 +330,8 @@ impl Pipeline {
             state.is_retired = true;
             let _ = self.reason.set(reason);
         }
-        let is_probe = matches!(waiting, Recipient::Probe);
-        deliveries.push((waiting, answer));
+        let is_probe = matches!(waiting.recipient, Recipient::Probe);
+        deliveries.push((waiting.recipient, answer));
         if state.is_retired {
             let kept = state.take_kept();
             deliveries.extend(kept.map(|waiting| (waiting, Ok(Answer::NotSent))));
@@ -373,6 +368,7 @@ impl Pipeline {
             socket.end();
         }
         state.reader.wake_by_ref();
+        self.liveness.heard();
         for waiting in state.take_kept() {
             waiting.end(Ok(Answer::NotSent));
         }
@@ -393,8 +389,8 @@ impl Pipeline {
 }
 
 impl PipelineState {
-    fn wait(&mut self, fits: Fits, waiting: Recipient) {
-        self.waiting.push(fits, waiting);
+    fn wait(&mut self, waiting: Waiting) {
+        self.waiting.push(waiting);
         match &mut self.probe {
             Some(probe) => probe.calls += 1,
             None => self.kept += 1,
@@ -452,24 +448,36 @@ impl PipelineState {
         let mut stream = Pin::new(&mut self.stream);
         let mut cx = Context::from_waker(&self.reader);
         while !self.unwritten.left().is_empty() {
-            if self.unwritten.begin() {
+            let kept = self.kept;
+            let is_new = self.unwritten.begin();
+            if is_new {
                 self.kept = 0;
             }
             match stream.as_mut().poll_write(&mut cx, self.unwritten.begun()) {
                 Poll::Ready(Ok(bytes)) if bytes > 0 => self.unwritten.took(bytes),
                 Poll::Pending => return,
-                // The reader will find the reason.
-                Poll::Ready(_) => self.unwritten.clear(),
+                Poll::Ready(_) => {
+                    if is_new && stream.keeps_what_it_refuses() {
+                        self.kept = kept;
+                    }
+                    return self.cannot_write();
+                }
             }
         }
-        // TLS takes more than its socket does, and sends the rest only when it is asked to. If that fails, the reader
-        // will find the reason.
-        let _ = stream.poll_flush(&mut cx);
+        // TLS takes more than its socket does, and sends the rest only when it is asked to.
+        if let Poll::Ready(Err(_)) = stream.poll_flush(&mut cx) {
+            self.cannot_write();
+        }
     }
 
-    /// When the time for a sign of life is over.
-    fn gives_up_at(&self) -> Option<Instant> {
-        self.probe.as_ref()?.until
+    /// Lets the reader find the reason, behind the answers that have come.
+    fn cannot_write(&mut self) {
+        self.is_retired = true;
+        self.unwritten.clear();
+        if let Some(socket) = self.stream.socket() {
+            socket.try_to_read();
+        }
+        self.reader.wake_by_ref();
     }
 }
 

@@ -1,22 +1,22 @@
 //! What reads a connection, and finds out whether it is alive.
 
 use std::future::pending;
-use std::pin::pin;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
-use redis::cmd;
 use tokio::runtime::Handle;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep};
 
 use super::pipeline::Pipeline;
+use super::session::runs_scripts;
 use super::socket::LoopSocket;
-use super::target::Target;
-use crate::event_loop::{EventLoop, Interest, RawSocket, Source};
+use super::target::{Opened, Target};
 use crate::mutex::lock;
-use crate::redis::answer::{Answer, lost};
-use crate::redis::reply::is_pong;
+use crate::network::event_loop::{EventLoop, Interest, RawSocket, Readiness, Source};
+use crate::redis::answer::lost;
+use crate::redis::error::{Cause, to_error};
+use crate::text::error::Error;
 
 /// What reads a pipeline. The pipeline ends with it, also where it is dropped with its runtime.
 pub(super) struct Reading {
@@ -100,8 +100,8 @@ impl Source for LoopPipeline {
         self.socket.raw()
     }
 
-    fn turn(&self, is_readable: bool) -> Interest {
-        self.socket.is_ready(is_readable);
+    fn turn(&self, readiness: Readiness) -> Interest {
+        self.socket.is_ready(readiness);
         let mut reading = lock(&self.reading);
         let Some(Reading { pipeline, target }) = &*reading else {
             return Interest::Nothing;
@@ -133,40 +133,111 @@ impl Source for LoopPipeline {
     }
 }
 
-/// Whether a connection that has been silent for a while gives an answer. It is gone when one that is made
-/// beside it gets answers and it gets none: a server that is busy, or stopped, answers on neither. It is
-/// also gone when there is no answer for as long as an operation may take.
-pub(super) async fn is_alive(
-    pipeline: &Arc<Pipeline>,
-    suspicion: Duration,
-    limit: Duration,
-    target: &Target,
-) -> bool {
-    let ping = |out: &mut Vec<u8>| cmd("PING").write_packed_command(out);
-    let mut answer = pin!(async {
-        let answer = pipeline.call(ping, is_pong).await;
-        !matches!(answer, Err(_) | Ok(Answer::NotSent))
-    });
-    if let Ok(is_alive) = timeout(suspicion, &mut answer).await {
-        return is_alive;
-    }
-    pipeline.look();
-    if let Ok(is_alive) = timeout(Duration::ZERO, &mut answer).await {
-        return is_alive;
-    }
-    target.trouble();
-    let beside = async {
-        match target.open().await {
-            // A server that was stopped goes on with both.
-            Ok(_) => sleep(suspicion).await,
-            Err(_) => pending().await,
+/// What tests connections that are silent.
+pub(super) struct SilenceTest {
+    pub(super) pipeline: Arc<Pipeline>,
+    pub(super) target: Arc<Target>,
+    /// How long a server may take that is asked, and is not busy.
+    pub(super) patience: Duration,
+    /// How long an operation may take.
+    pub(super) limit: Duration,
+}
+
+impl SilenceTest {
+    /// Why a connection is gone on which calls wait in silence; `None` while it may be alive.
+    ///
+    /// It is gone when another one, which is made beside it, gets answers and it gets none: a server that is busy, stopped, or
+    /// has paused what writes, answers on neither. The next connection is that one then. It is also gone when there is no
+    /// answer on either for as long as an operation may take.
+    pub(super) async fn run(&self) -> Option<Error> {
+        let start = Instant::now();
+        self.target.trouble();
+        let has_heard = || self.pipeline.has_heard_since(start);
+        let beside = tokio::select! {
+            () = self.pipeline.liveness().hears(has_heard) => return None,
+            beside = self.beside() => Some(beside),
+            () = sleep(self.limit) => None,
+        };
+        self.pipeline.look();
+        if has_heard() {
+            return None;
         }
-    };
-    tokio::select! {
-        is_alive = &mut answer => return is_alive,
-        () = beside => {}
-        () = sleep(limit.saturating_sub(suspicion * 2)) => {}
+        let Some(beside) = beside else {
+            return Some(to_error(Cause::Silent, true));
+        };
+        self.target.keep(beside);
+        Some(to_error(Cause::GoneSilent, true))
     }
-    pipeline.look();
-    timeout(Duration::ZERO, answer).await.unwrap_or(false)
+
+    /// Another connection, once the server has answered on it, and has had time to answer on this one.
+    async fn beside(&self) -> Opened {
+        let answered = || async {
+            let mut opened = self.target.open_now().await?;
+            runs_scripts(&mut opened.stream).await?;
+            Ok::<_, Error>(opened)
+        };
+        let opened = loop {
+            match answered().await {
+                Ok(opened) => break opened,
+                Err(error) if error.kind().is_transient() => sleep(self.patience).await,
+                // Such as a wrong password: more attempts may do harm.
+                Err(_) => return pending().await,
+            }
+        };
+        // A server that was stopped goes on with both.
+        let left = self.pipeline.needed_by();
+        let left = left.map(|by| by.saturating_duration_since(Instant::now()));
+        sleep(left.map_or(self.patience, |left| self.patience.min(left / 4))).await;
+        opened
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, duplex};
+    use tokio::net::TcpListener;
+    use tokio::time::timeout;
+
+    use super::super::limited::Limited;
+    use super::super::stream::ServerEndpoint;
+    use super::*;
+    use crate::redis::config::{RedisConfig, RedisServer};
+
+    #[tokio::test]
+    async fn a_connection_beside_that_fails_is_made_again() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let server = RedisServer::Tcp {
+            host: "127.0.0.1".to_owned(),
+            port: listener.local_addr().unwrap().port(),
+        };
+        let config = RedisConfig {
+            server,
+            ..RedisConfig::default()
+        };
+        tokio::spawn(async move {
+            // Without an answer.
+            drop(listener.accept().await);
+            while let Ok((mut stream, _)) = listener.accept().await {
+                tokio::spawn(async move {
+                    let mut bytes = [0; 1024];
+                    while let Ok(1..) = stream.read(&mut bytes).await {
+                        stream.write_all(b"+PONG\r\n").await.unwrap();
+                    }
+                });
+            }
+        });
+        let (_silent, client) = duplex(64);
+        let endpoint = ServerEndpoint::Unix("here".to_owned());
+        let stream = Limited::new(Box::new(client), endpoint);
+        let patience = Duration::from_millis(10);
+        let test = SilenceTest {
+            pipeline: Arc::new(Pipeline::new(stream, Vec::new(), patience)),
+            target: Arc::new(Target::new(&config).unwrap()),
+            patience,
+            limit: Duration::from_secs(3600),
+        };
+        let reason = timeout(Duration::from_secs(20), test.run()).await.unwrap();
+        let words = "answers on another one";
+        assert!(reason.unwrap().message().contains(words));
+    }
 }

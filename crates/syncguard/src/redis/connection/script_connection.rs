@@ -6,27 +6,29 @@ use std::time::Duration;
 use async_trait::async_trait;
 use redis::cmd;
 use tokio::task::AbortHandle;
-use tokio::time::Instant;
 
-use super::limited::{CALLERS_LIMIT, Limited};
+use super::confirming::Confirming;
+use super::limited::CALLERS_LIMIT;
 use super::link::{Connection, Dial, Link};
 use super::pipeline::Pipeline;
-use super::reading::{Reading, is_alive};
-use super::target::Target;
-use crate::error::Error;
-use crate::event_loop::{EventLoop, Lane};
-use crate::redis::answer::{Answer, lost};
+use super::reading::{Reading, SilenceTest};
+use super::target::{Opened, Target};
+use super::term::{Term, over};
+use crate::network::event_loop::{EventLoop, Lane};
+use crate::redis::answer::{Answer, former, lost};
+use crate::redis::error::{Cause, reply_code, to_error};
 use crate::redis::plan::{Plan, ScriptForm};
 use crate::redis::replication::Replication;
 use crate::redis::reply::{is_count, is_ok};
+use crate::text::error::Error;
 
 /// How long calls wait, at most, while the server refuses connections, because it may be restarting.
 pub(in crate::redis) const PATIENCE: Duration = Duration::from_secs(1);
 
-/// The shortest and the longest silence that makes a connection suspect.
+/// The shortest and the longest silence that makes a connection suspect, unless a call is needed sooner.
 const SUSPICION: [Duration; 2] = [Duration::from_millis(50), Duration::from_secs(1)];
-/// How long a server may take to give a sign of life after a long silence: more if connections take long to open,
-/// and never more than a quarter of an operation's time.
+/// How long a server may take to give a sign of life after a long silence, or once it has answered on another connection:
+/// more if connections take long to open, and never more than a quarter of an operation's time.
 const SIGN_OF_LIFE: Duration = Duration::from_millis(100);
 
 /// Each is made when it is needed.
@@ -35,8 +37,10 @@ pub(in crate::redis) struct Connections {
     here: Option<(Arc<dyn EventLoop>, Link<Dialer>)>,
     /// On tokio, for all others: heartbeats and releases must not wait for a thread that is busy with something else.
     link: Link<Dialer>,
-    /// For plans that wait for replicas: the server runs nothing else of a connection that waits.
+    /// For acquisitions that wait for replicas: the server runs nothing else of a connection that waits.
     waiting: Link<Dialer>,
+    /// For extensions that do.
+    extending: Link<Dialer>,
 }
 
 impl Connections {
@@ -57,15 +61,17 @@ impl Connections {
             here: event_loop.map(|here| (Arc::clone(here), link(Some(here)))),
             link: link(None),
             waiting: link(None),
+            extending: link(None),
         }
     }
 
     /// The one for a plan that is called from where this is asked.
     pub(in crate::redis) fn for_plan(&self, plan: &Plan) -> &Link<Dialer> {
-        match &self.here {
-            _ if plan.replication().is_some() => &self.waiting,
-            Some((event_loop, here)) if event_loop.is_current() => here,
-            _ => &self.link,
+        match (plan.replication(), &self.here) {
+            (Some(replication), _) if replication.is_extension() => &self.extending,
+            (Some(_), _) => &self.waiting,
+            (None, Some((event_loop, here))) if event_loop.is_current() => here,
+            (None, _) => &self.link,
         }
     }
 
@@ -79,6 +85,13 @@ impl Connections {
         self.all().find_map(Link::trouble)
     }
 
+    /// Ends those that there are. What is called from now on uses new ones.
+    pub(super) fn give_up(&self) {
+        for connection in self.all().filter_map(Link::current) {
+            connection.give_up();
+        }
+    }
+
     /// Ends them for good.
     pub(super) fn close(&self) {
         self.all().for_each(Link::close);
@@ -86,7 +99,8 @@ impl Connections {
 
     fn all(&self) -> impl Iterator<Item = &Link<Dialer>> {
         let here = self.here.as_ref().map(|(_, here)| here);
-        here.into_iter().chain([&self.link, &self.waiting])
+        here.into_iter()
+            .chain([&self.link, &self.waiting, &self.extending])
     }
 }
 
@@ -118,52 +132,82 @@ impl Dial for Dialer {
     type Connection = ScriptConnection;
 
     async fn dial(&self) -> Result<ScriptConnection, Error> {
+        let opened = self.target.next().await?;
         let target = Arc::clone(&self.target);
-        let config = target.config().current().await?;
-        let start = Instant::now();
-        let stream = target.open_with(&config).await?;
-        let login = [&config.username, &config.password];
-        let login = login.into_iter().flatten().cloned().collect();
-        let (took, event_loop) = (start.elapsed(), self.event_loop.as_ref());
-        Ok(ScriptConnection::start(
-            stream, login, took, target, event_loop,
-        ))
+        let event_loop = self.event_loop.as_ref();
+        Ok(ScriptConnection::start(opened, target, event_loop))
+    }
+
+    fn goal(&self) -> u64 {
+        self.target.goal()
+    }
+
+    async fn moved(&self) {
+        self.target.moved().await
     }
 }
 
 /// A connection that runs scripts. It ends when this is dropped.
 pub(in crate::redis) struct ScriptConnection {
     pipeline: Arc<Pipeline>,
+    /// For how long its server is the primary, where that is known.
+    term: Option<Term>,
+    target: Arc<Target>,
+    confirming: Confirming,
     watch: AbortHandle,
 }
 
 impl ScriptConnection {
-    /// On a stream where all is said that is to be said at the start, which took that long. What was said of `login` is in
-    /// no message. It lives on the event loop if there is one, else on tokio.
+    /// On a stream where all is said that is to be said at the start. It lives on the event loop if there is one, else on
+    /// tokio.
     pub(super) fn start(
-        stream: Limited,
-        login: Vec<String>,
-        took: Duration,
+        opened: Opened,
         target: Arc<Target>,
         event_loop: Option<&Arc<dyn EventLoop>>,
     ) -> Self {
         let limit = target.config().locks.operation_timeout;
         // Opening takes two round trips at least.
-        let patience = (took * 2).max(SIGN_OF_LIFE).min(limit / 4);
-        let pipeline = Arc::new(Pipeline::new(stream, login, patience));
+        let patience = (opened.took * 2).max(SIGN_OF_LIFE).min(limit / 4);
+        let term = opened.stream.term();
+        let pipeline = Arc::new(Pipeline::new(opened.stream, opened.login, patience));
         Reading::start(&pipeline, &target, event_loop);
-        let watched = Arc::clone(&pipeline);
+        let its_term = term.clone();
         let suspicion = (limit / 8).clamp(SUSPICION[0], SUSPICION[1]);
+        let test = SilenceTest {
+            pipeline: Arc::clone(&pipeline),
+            target: Arc::clone(&target),
+            patience,
+            limit,
+        };
         let watch = tokio::spawn(async move {
-            let is_alive = || is_alive(&watched, suspicion, limit, &target);
-            let look = || watched.look();
-            watched.liveness().stops(suspicion, look, is_alive).await;
-            watched.end(&lost());
+            let pipeline = &test.pipeline;
+            let suspect_at = || pipeline.suspect_at(suspicion);
+            let stops = pipeline
+                .liveness()
+                .stops(suspect_at, || pipeline.look(), || test.run());
+            let reason = tokio::select! {
+                reason = stops => reason,
+                () = over(its_term) => former(),
+            };
+            pipeline.end(&reason);
         });
         Self {
             pipeline,
+            term,
+            target,
+            confirming: Confirming::default(),
             watch: watch.abort_handle(),
         }
+    }
+
+    /// Fails what is under way, because the server is not the primary any more.
+    fn give_up(&self) {
+        self.pipeline.end(&former());
+    }
+
+    /// Whether no other server is known to be the primary.
+    fn is_to_primary(&self) -> bool {
+        self.term.as_ref().is_none_or(Term::is_current)
     }
 
     /// Runs a script. What it grants counts once the replicas have it that the plan asks for.
@@ -172,17 +216,29 @@ impl ScriptConnection {
         form: ScriptForm,
         plan: &Plan,
     ) -> Result<Answer, Error> {
+        if !self.is_to_primary() {
+            return Ok(Answer::NotSent);
+        }
         if plan.is_callers() {
             self.pipeline
                 .with_stream(|stream| stream.allow(CALLERS_LIMIT));
         }
-        match plan.replication() {
-            None => {
-                let write = |out: &mut Vec<u8>| plan.write(form, out);
-                self.pipeline.call(write, plan.fits()).await
-            }
+        let answer = match plan.replication() {
+            None => self.call(form, plan).await,
             Some(replication) => Box::pin(self.run_replicated(form, plan, replication)).await,
+        };
+        if let Ok(Answer::Refused(text)) = &answer
+            && matches!(reply_code(text), Some("READONLY" | "NOREPLICAS"))
+        {
+            self.target.doubt();
         }
+        answer
+    }
+
+    async fn call(&self, form: ScriptForm, plan: &Plan) -> Result<Answer, Error> {
+        let write = |out: &mut Vec<u8>| plan.write(form, out);
+        let call = self.pipeline.call_by(plan.needed_by(), write, plan.fits());
+        self.believed(plan, call.await?)
     }
 
     async fn run_replicated(
@@ -191,19 +247,54 @@ impl ScriptConnection {
         plan: &Plan,
         replication: Replication,
     ) -> Result<Answer, Error> {
+        if replication.is_extension() {
+            let answer = self.call(form, plan).await?;
+            return self.confirmed(replication, answer).await;
+        }
         let mut script = Vec::new();
         plan.write(form, &mut script);
+        self.pipeline.is_held_up(replication.limit());
         let wait = |out: &mut Vec<u8>| replication.command().write_packed_command(out);
         let pair = self.pipeline.pair(&script, plan.fits(), wait, is_count);
         let Some((answer, waited)) = pair else {
             return Ok(Answer::NotSent);
         };
-        let answer = answer.wait().await?;
+        let answer = self.believed(plan, answer.wait().await?)?;
         if !Replication::is_about(&answer) {
             return Ok(answer);
         }
-        let waited = waited.wait().await;
-        replication.confirmed(answer, waited.map_err(Error::with_unknown_outcome)?)
+        let waited = waited.wait().await.map_err(Error::with_unknown_outcome)?;
+        let confirmed = replication.enough(replication.count(waited)?);
+        confirmed.map_err(|error| self.unconfirmed(error))?;
+        Ok(answer)
+    }
+
+    /// The answer to a script that was run on this connection before, once enough replicas have what it has written.
+    async fn confirmed(&self, replication: Replication, answer: Answer) -> Result<Answer, Error> {
+        if !Replication::is_about(&answer) {
+            return Ok(answer);
+        }
+        let confirmed = self.confirming.confirm(&self.pipeline, replication).await;
+        confirmed.map_err(|error| self.unconfirmed(error))?;
+        Ok(answer)
+    }
+
+    /// A primary that has no replicas any more may be a former one.
+    fn unconfirmed(&self, error: Error) -> Error {
+        self.target.doubt();
+        error.with_unknown_outcome()
+    }
+
+    /// The answer, unless it belongs to another call: then nobody knows whose the answers behind it are, and the connection ends.
+    fn believed(&self, plan: &Plan, answer: Answer) -> Result<Answer, Error> {
+        match (&answer, plan.tag()) {
+            (Answer::Reply(reply), Some(tag)) if !tag.may_be_of(reply) => {
+                let reason = to_error(Cause::Misfit, true);
+                self.pipeline.end(&reason);
+                Err(reason)
+            }
+            _ => Ok(answer),
+        }
     }
 
     /// Runs a script in a slot that is about to move to this node: right after `ASKING`, whose answer is the first.
@@ -219,21 +310,19 @@ impl ScriptConnection {
             return Ok((Answer::NotSent, Answer::NotSent));
         };
         let (first, answer) = (first.wait().await?, answer.wait().await?);
-        let replication = plan.replication();
-        let Some(replication) = replication.filter(|_| Replication::is_about(&answer)) else {
-            return Ok((first, answer));
-        };
+        let answer = self.believed(plan, answer)?;
         // On the same connection, and so about what the script has written.
-        let wait = |out: &mut Vec<u8>| replication.command().write_packed_command(out);
-        let waited = self.pipeline.call(wait, is_count).await;
-        let waited = waited.map_err(Error::with_unknown_outcome)?;
-        Ok((first, replication.confirmed(answer, waited)?))
+        match plan.replication() {
+            Some(replication) => Ok((first, self.confirmed(replication, answer).await?)),
+            None => Ok((first, answer)),
+        }
     }
 }
 
 impl Connection for ScriptConnection {
     fn is_open(&self) -> bool {
-        self.pipeline.is_open()
+        // It ends soon after its term is over, and is sent nothing until then.
+        self.pipeline.is_open() && self.is_to_primary()
     }
 
     fn reason(&self) -> Option<&Error> {

@@ -6,12 +6,12 @@ use tokio::io::AsyncWriteExt;
 use super::diagnosis;
 use super::limited::Limited;
 use super::stream::ServerEndpoint;
-use crate::error::Error;
 use crate::redis::config::RedisConfig;
 use crate::redis::error::{
     Cause, cannot_connect, describe, distrusted, driver_error, error_text, refused_by_tls,
     reply_code, to_error, to_error_hiding,
 };
+use crate::text::error::Error;
 
 /// A command at the start of a connection.
 pub(super) struct Handshake {
@@ -26,6 +26,14 @@ impl Handshake {
         Self {
             command,
             tolerates: |_| false,
+        }
+    }
+
+    /// A command that may be refused: the connection is as usable without it.
+    pub(super) fn optional(command: Cmd) -> Self {
+        Self {
+            command,
+            tolerates: |_| true,
         }
     }
 }
@@ -67,11 +75,21 @@ pub(super) fn auth(username: Option<&str>, password: Option<&str>) -> Option<Han
 pub(super) fn name(config: &RedisConfig) -> Option<Handshake> {
     let mut command = cmd("CLIENT");
     command.arg("SETNAME").arg(config.connection_name.as_ref()?);
-    Some(Handshake {
+    // The name is only for people.
+    Some(Handshake::optional(command))
+}
+
+/// Whether the server runs scripts now: it says that it does not know this one. While it has paused what writes, it answers
+/// only afterwards, as it does to ours, and other than to `PING`.
+pub(super) async fn runs_scripts(stream: &mut Limited) -> Result<(), Error> {
+    let mut command = cmd("EVALSHA");
+    command.arg("0".repeat(40)).arg(0);
+    let step = Handshake {
         command,
-        // The name is only for people: a connection without it works as well.
+        // Whatever it says, it answers.
         tolerates: |_| true,
-    })
+    };
+    ask(stream, &[step]).await.map(drop)
 }
 
 /// Sends all commands at once and gives their answers, or the first error that matters.

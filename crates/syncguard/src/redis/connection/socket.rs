@@ -7,12 +7,19 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::task::{Context, Poll};
 
+use socket2::SockRef;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use crate::event_loop::RawSocket;
+use crate::network::event_loop::{RawSocket, Readiness};
 
 /// A connected socket.
-pub(super) enum Socket {
+pub(super) struct Socket {
+    place: SocketPlace,
+    /// Whether to read it although tokio has not said that there is anything.
+    is_tried: bool,
+}
+
+enum SocketPlace {
     Tcp(tokio::net::TcpStream),
     #[cfg(unix)]
     Unix(tokio::net::UnixStream),
@@ -27,6 +34,8 @@ pub(super) struct LoopSocket {
     plain: Plain,
     /// Cleared when all was read.
     is_readable: AtomicBool,
+    /// Whether only the socket itself can tell that all was read. Else a read that leaves room has read all.
+    is_doubted: AtomicBool,
     /// Set when it did not take what it was given.
     is_full: AtomicBool,
 }
@@ -38,49 +47,84 @@ enum Plain {
 }
 
 impl Socket {
+    pub(super) fn tcp(stream: tokio::net::TcpStream) -> Self {
+        Self::at(SocketPlace::Tcp(stream))
+    }
+
+    #[cfg(unix)]
+    pub(super) fn unix(stream: tokio::net::UnixStream) -> Self {
+        Self::at(SocketPlace::Unix(stream))
+    }
+
+    fn at(place: SocketPlace) -> Self {
+        Self {
+            place,
+            is_tried: false,
+        }
+    }
+
     /// Takes it from tokio to another event loop, which gets it as well.
     pub(super) fn move_to_loop(&mut self) -> io::Result<Arc<LoopSocket>> {
-        let plain = match std::mem::replace(self, Self::Lost) {
-            Self::Tcp(stream) => Plain::Tcp(stream.into_std()?),
+        let plain = match std::mem::replace(&mut self.place, SocketPlace::Lost) {
+            SocketPlace::Tcp(stream) => Plain::Tcp(stream.into_std()?),
             #[cfg(unix)]
-            Self::Unix(stream) => Plain::Unix(stream.into_std()?),
-            Self::OnLoop(_) | Self::Lost => return Err(lost()),
+            SocketPlace::Unix(stream) => Plain::Unix(stream.into_std()?),
+            SocketPlace::OnLoop(_) | SocketPlace::Lost => return Err(lost()),
         };
         let on_loop = Arc::new(LoopSocket {
             plain,
             is_readable: AtomicBool::new(false),
+            is_doubted: AtomicBool::new(false),
             is_full: AtomicBool::new(false),
         });
-        *self = Self::OnLoop(Arc::clone(&on_loop));
+        self.place = SocketPlace::OnLoop(Arc::clone(&on_loop));
         Ok(on_loop)
     }
 
     /// Takes it back to tokio, whose runtime must be entered.
     pub(super) fn move_back(&mut self) -> io::Result<()> {
-        let Self::OnLoop(on_loop) = self else {
+        let SocketPlace::OnLoop(on_loop) = &self.place else {
             return Ok(());
         };
         // The other loop may hold its own a little longer.
-        *self = match &on_loop.plain {
-            Plain::Tcp(stream) => Self::Tcp(tokio::net::TcpStream::from_std(stream.try_clone()?)?),
+        self.place = match &on_loop.plain {
+            Plain::Tcp(stream) => {
+                SocketPlace::Tcp(tokio::net::TcpStream::from_std(stream.try_clone()?)?)
+            }
             #[cfg(unix)]
             Plain::Unix(stream) => {
-                Self::Unix(tokio::net::UnixStream::from_std(stream.try_clone()?)?)
+                SocketPlace::Unix(tokio::net::UnixStream::from_std(stream.try_clone()?)?)
             }
         };
         Ok(())
     }
 
-    /// Lets it be read although its event loop has not said that there is anything.
-    pub(super) fn try_to_read(&self) {
-        if let Self::OnLoop(on_loop) = self {
-            on_loop.is_readable.store(true, SeqCst);
+    /// Lets it be read until it says that there is nothing more, although its event loop has not said that there is
+    /// anything.
+    pub(super) fn try_to_read(&mut self) {
+        match &self.place {
+            SocketPlace::OnLoop(on_loop) => on_loop.is_ready_for_all(),
+            _ => self.is_tried = true,
         }
+    }
+
+    /// Reads it, whether tokio has said that there is anything or not. That has no effect on what tokio says: whoever is
+    /// told of something that was read already finds nothing.
+    fn read_now(&self, buf: &mut ReadBuf<'_>) -> io::Result<()> {
+        let socket = match &self.place {
+            SocketPlace::Tcp(stream) => SockRef::from(stream),
+            #[cfg(unix)]
+            SocketPlace::Unix(stream) => SockRef::from(stream),
+            SocketPlace::OnLoop(_) | SocketPlace::Lost => return Err(lost()),
+        };
+        let count = (&*socket).read(buf.initialize_unfilled())?;
+        buf.advance(count);
+        Ok(())
     }
 
     /// Ends the connection, also for an event loop that still watches it.
     pub(super) fn end(&self) {
-        if let Self::OnLoop(on_loop) = self {
+        if let SocketPlace::OnLoop(on_loop) = &self.place {
             // It may have ended before.
             let _ = match &on_loop.plain {
                 Plain::Tcp(stream) => stream.shutdown(Shutdown::Both),
@@ -109,12 +153,19 @@ impl LoopSocket {
         }
     }
 
-    /// Its event loop says that it has room, and whether there is something to read.
-    pub(super) fn is_ready(&self, is_readable: bool) {
+    /// Its event loop says that it has room, and what it knows else.
+    pub(super) fn is_ready(&self, readiness: Readiness) {
         self.is_full.store(false, SeqCst);
-        if is_readable {
-            self.is_readable.store(true, SeqCst);
+        match readiness {
+            Readiness::Unknown => {}
+            Readiness::Readable => self.is_readable.store(true, SeqCst),
+            Readiness::Broken => self.is_ready_for_all(),
         }
+    }
+
+    fn is_ready_for_all(&self) {
+        self.is_doubted.store(true, SeqCst);
+        self.is_readable.store(true, SeqCst);
     }
 
     /// Whether it has not taken all.
@@ -146,7 +197,7 @@ impl LoopSocket {
             let room = buf.remaining();
             match self.read(buf.initialize_unfilled()) {
                 Ok(count) => {
-                    if 0 < count && count < room {
+                    if 0 < count && count < room && !self.is_doubted.load(SeqCst) {
                         // That was all. If more comes, the event loop says so.
                         self.is_readable.store(false, SeqCst);
                     }
@@ -155,6 +206,7 @@ impl LoopSocket {
                 }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
                     self.is_readable.store(false, SeqCst);
+                    self.is_doubted.store(false, SeqCst);
                 }
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) => return Poll::Ready(Err(error)),
@@ -188,12 +240,20 @@ impl AsyncRead for Socket {
         cx: &mut Context<'_>,
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        match self.get_mut() {
-            Self::Tcp(stream) => Pin::new(stream).poll_read(cx, buf),
+        let this = self.get_mut();
+        while this.is_tried {
+            match this.read_now(buf) {
+                Err(error) if error.kind() == ErrorKind::WouldBlock => this.is_tried = false,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                done => return Poll::Ready(done),
+            }
+        }
+        match &mut this.place {
+            SocketPlace::Tcp(stream) => Pin::new(stream).poll_read(cx, buf),
             #[cfg(unix)]
-            Self::Unix(stream) => Pin::new(stream).poll_read(cx, buf),
-            Self::OnLoop(on_loop) => on_loop.poll_read(buf),
-            Self::Lost => Poll::Ready(Err(lost())),
+            SocketPlace::Unix(stream) => Pin::new(stream).poll_read(cx, buf),
+            SocketPlace::OnLoop(on_loop) => on_loop.poll_read(buf),
+            SocketPlace::Lost => Poll::Ready(Err(lost())),
         }
     }
 }
@@ -204,32 +264,33 @@ impl AsyncWrite for Socket {
         cx: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        match self.get_mut() {
-            Self::Tcp(stream) => Pin::new(stream).poll_write(cx, bytes),
+        match &mut self.get_mut().place {
+            SocketPlace::Tcp(stream) => Pin::new(stream).poll_write(cx, bytes),
             #[cfg(unix)]
-            Self::Unix(stream) => Pin::new(stream).poll_write(cx, bytes),
-            Self::OnLoop(on_loop) => on_loop.poll_write(cx, bytes),
-            Self::Lost => Poll::Ready(Err(lost())),
+            SocketPlace::Unix(stream) => Pin::new(stream).poll_write(cx, bytes),
+            SocketPlace::OnLoop(on_loop) => on_loop.poll_write(cx, bytes),
+            SocketPlace::Lost => Poll::Ready(Err(lost())),
         }
     }
 
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match self.get_mut() {
-            Self::Tcp(stream) => Pin::new(stream).poll_flush(cx),
+        match &mut self.get_mut().place {
+            SocketPlace::Tcp(stream) => Pin::new(stream).poll_flush(cx),
             #[cfg(unix)]
-            Self::Unix(stream) => Pin::new(stream).poll_flush(cx),
-            Self::OnLoop(_) => Poll::Ready(Ok(())),
-            Self::Lost => Poll::Ready(Err(lost())),
+            SocketPlace::Unix(stream) => Pin::new(stream).poll_flush(cx),
+            SocketPlace::OnLoop(_) => Poll::Ready(Ok(())),
+            SocketPlace::Lost => Poll::Ready(Err(lost())),
         }
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match self.get_mut() {
-            Self::Tcp(stream) => Pin::new(stream).poll_shutdown(cx),
+        let this = self.get_mut();
+        match &mut this.place {
+            SocketPlace::Tcp(stream) => Pin::new(stream).poll_shutdown(cx),
             #[cfg(unix)]
-            Self::Unix(stream) => Pin::new(stream).poll_shutdown(cx),
-            socket => {
-                socket.end();
+            SocketPlace::Unix(stream) => Pin::new(stream).poll_shutdown(cx),
+            SocketPlace::OnLoop(_) | SocketPlace::Lost => {
+                this.end();
                 Poll::Ready(Ok(()))
             }
         }

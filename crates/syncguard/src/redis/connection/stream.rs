@@ -9,9 +9,18 @@ use super::socket::Socket;
 pub(super) trait Stream: AsyncRead + AsyncWrite + Send + Unpin {
     /// The socket below it, if there is one.
     fn socket(&mut self) -> Option<&mut Socket>;
+
+    /// Whether nothing of what a write has refused has left. TLS may have sent some of it.
+    fn keeps_what_it_refuses(&self) -> bool {
+        false
+    }
 }
 
 impl Stream for Socket {
+    fn keeps_what_it_refuses(&self) -> bool {
+        true
+    }
+
     fn socket(&mut self) -> Option<&mut Socket> {
         Some(self)
     }

@@ -1,40 +1,79 @@
 //! What to connect to, and how a stream to it is opened.
 
+use std::future::pending;
 use std::pin::pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
-use tokio::time::timeout;
+use tokio::time::{Instant, sleep, timeout};
 
+use super::connect;
 use super::limited::Limited;
+use super::sentinel::{Followed, Sentinels};
 use super::session::{late, ready};
 use super::tls::TlsContext;
-use super::{connect, sentinel};
-use crate::error::Error;
+use crate::mutex::lock;
 use crate::redis::config::{RedisConfig, RedisServer};
 use crate::redis::error::{Cause, to_error};
+use crate::redis::switches::Switches;
+use crate::text::error::Error;
+
+/// How much time passes at least between two questions whether a server is still the primary.
+const DOUBT_PAUSE: Duration = Duration::from_millis(250);
+
+/// For so long a stream is kept that nobody uses.
+const KEPT: Duration = Duration::from_secs(1);
+
+/// A stream that is ready for scripts.
+pub(super) struct Opened {
+    pub(super) stream: Limited,
+    /// The user's name and password, with which it was opened.
+    pub(super) login: Vec<String>,
+    /// How long that took.
+    pub(super) took: Duration,
+}
 
 /// What to connect to.
 #[derive(Clone)]
 pub(in crate::redis) struct Target {
     config: RedisConfig,
     tls: Option<TlsContext>,
+    /// Who says which server is the primary. They are followed as long as there is the other half.
+    sentinels: Option<(Arc<Sentinels>, Followed)>,
     /// Is called when a connection is lost, or silent for so long that it may be.
     on_trouble: Option<Arc<dyn Fn() + Send + Sync>>,
+    /// When a server was last doubted to be the primary.
+    doubted_at: Arc<Mutex<Option<Instant>>>,
+    /// A stream for whoever needs the next one.
+    kept: Arc<Mutex<Option<Opened>>>,
 }
 
 impl Target {
     /// Does no I/O.
     pub(in crate::redis) fn new(config: &RedisConfig) -> Result<Self, Error> {
+        let tls = config.tls.as_ref().map(|tls| tls.read()).transpose()?;
+        let sentinels = match &config.server {
+            RedisServer::Sentinel(set) => {
+                let sentinels = Arc::new(Sentinels::new(config, set, tls.as_ref()));
+                let followed = sentinels.followed();
+                Some((sentinels, followed))
+            }
+            _ => None,
+        };
         Ok(Self {
             config: config.clone(),
-            tls: config.tls.as_ref().map(|tls| tls.read()).transpose()?,
+            tls,
+            sentinels,
             on_trouble: None,
+            doubted_at: Arc::default(),
+            kept: Arc::default(),
         })
     }
 
     /// Another server, which is reached in the same way.
     pub(super) fn at(&self, host: &str, port: u16) -> Self {
         let mut other = self.clone();
+        other.kept = Arc::default();
         other.config.server = RedisServer::Tcp {
             host: host.to_owned(),
             port,
@@ -62,14 +101,82 @@ impl Target {
         }
     }
 
+    /// A server does not do what a primary does: it may be a former one. Asks others about that, and not too often.
+    pub(super) fn doubt(&self) {
+        {
+            let mut doubted_at = lock(&self.doubted_at);
+            if doubted_at.is_some_and(|at| at.elapsed() < DOUBT_PAUSE) {
+                return;
+            }
+            *doubted_at = Some(Instant::now());
+        }
+        match &self.sentinels {
+            Some((sentinels, _)) => sentinels.ask_soon(),
+            None => self.trouble(),
+        }
+    }
+
+    /// How often another server has become the primary.
+    pub(super) fn goal(&self) -> u64 {
+        let sentinels = self.sentinels.as_ref();
+        sentinels.map_or(0, |(sentinels, _)| sentinels.goal())
+    }
+
+    /// Completes when another server becomes the primary, where somebody tells.
+    pub(super) async fn moved(&self) {
+        match &self.sentinels {
+            Some((sentinels, _)) => sentinels.moved().await,
+            None => pending().await,
+        }
+    }
+
+    /// Who hears that another server has become the primary, where somebody tells.
+    pub(in crate::redis) fn switches(&self) -> Option<&Switches> {
+        Some(self.sentinels.as_ref()?.0.switches())
+    }
+
+    /// The stream that is kept, else another one. One to a former primary is of no use.
+    pub(super) async fn next(&self) -> Result<Opened, Error> {
+        let kept = lock(&self.kept).take();
+        let is_current =
+            |opened: &Opened| opened.stream.term().is_none_or(|term| term.is_current());
+        match kept.filter(is_current) {
+            Some(opened) => Ok(opened),
+            None => self.open_now().await,
+        }
+    }
+
+    /// A stream, and what is to be known of it.
+    pub(super) async fn open_now(&self) -> Result<Opened, Error> {
+        let config = self.config.current().await?;
+        let start = Instant::now();
+        let stream = self.open_with(&config).await?;
+        let login = [&config.username, &config.password];
+        Ok(Opened {
+            stream,
+            login: login.into_iter().flatten().cloned().collect(),
+            took: start.elapsed(),
+        })
+    }
+
+    /// Keeps a stream for a moment, for whoever needs the next one.
+    pub(super) fn keep(&self, opened: Opened) {
+        let kept = Arc::clone(&self.kept);
+        *lock(&kept) = Some(opened);
+        tokio::spawn(async move {
+            sleep(KEPT).await;
+            lock(&kept).take();
+        });
+    }
+
     /// A stream that is ready for scripts. When none is to be had for a while, another attempt runs
     /// beside the first: packets may be lost for one connection and not for the next.
     pub(in crate::redis) async fn open(&self) -> Result<Limited, Error> {
         self.open_with(&*self.config.current().await?).await
     }
 
-    pub(super) async fn open_with(&self, config: &RedisConfig) -> Result<Limited, Error> {
-        let open = || open(config, self.tls.as_ref());
+    async fn open_with(&self, config: &RedisConfig) -> Result<Limited, Error> {
+        let open = || self.open_once(config);
         let mut first = pin!(open());
         if let Ok(answer) = timeout(self.config.connect_timeout / 4, &mut first).await {
             return answer;
@@ -86,23 +193,67 @@ impl Target {
             },
         }
     }
+
+    async fn open_once(&self, config: &RedisConfig) -> Result<Limited, Error> {
+        // It has a time limit for each of its steps.
+        if let Some((sentinels, _)) = &self.sentinels {
+            return sentinels.open(config).await;
+        }
+        let open = async {
+            let stream = match &config.server {
+                RedisServer::Tcp { host, port } => {
+                    connect::tcp(host, *port, self.tls.as_ref()).await?
+                }
+                RedisServer::Unix(path) => connect::unix(path).await?,
+                // Each of a cluster's nodes is a server of its own.
+                _ => return Err(to_error(Cause::Settings, false)),
+            };
+            ready(stream, config).await
+        };
+        let opened = timeout(config.connect_timeout, open).await;
+        opened.unwrap_or_else(|_| Err(late()))
+    }
 }
 
-/// A stream to the configured server that is ready for scripts.
-async fn open(config: &RedisConfig, tls: Option<&TlsContext>) -> Result<Limited, Error> {
-    // It has a time limit for each of its steps.
-    if let RedisServer::Sentinel(set) = &config.server {
-        return sentinel::open(config, set, tls).await;
-    }
-    let open = async {
-        let stream = match &config.server {
-            RedisServer::Tcp { host, port } => connect::tcp(host, *port, tls).await?,
-            RedisServer::Unix(path) => connect::unix(path).await?,
-            // Each of a cluster's nodes is a server of its own.
-            _ => return Err(to_error(Cause::Settings, false)),
+#[cfg(test)]
+mod tests {
+    use tokio::io::duplex;
+    use tokio::sync::watch;
+
+    use super::super::stream::ServerEndpoint;
+    use super::super::term::{Named, Term};
+    use super::*;
+
+    #[tokio::test]
+    async fn a_kept_stream_is_used_while_its_server_is_the_primary() {
+        let at = |port| Named {
+            address: ("h".to_owned(), port),
+            epoch: 0,
         };
-        ready(stream, config).await
-    };
-    let opened = timeout(config.connect_timeout, open).await;
-    opened.unwrap_or_else(|_| Err(late()))
+        // No other stream is to be had.
+        let server = RedisServer::Tcp {
+            host: "127.0.0.1".to_owned(),
+            port: 0,
+        };
+        let config = RedisConfig {
+            server,
+            ..RedisConfig::default()
+        };
+        let target = Target::new(&config).unwrap();
+        let primary = watch::Sender::new(Some(at(1)));
+        let keep = || {
+            let endpoint = ServerEndpoint::Unix("here".to_owned());
+            let term = Term::new(at(1).address, primary.subscribe());
+            target.keep(Opened {
+                stream: Limited::new(Box::new(duplex(64).0), endpoint).with_term(term),
+                login: Vec::new(),
+                took: Duration::ZERO,
+            });
+        };
+        keep();
+        assert!(target.next().await.is_ok());
+        keep();
+        primary.send_replace(Some(at(2)));
+        assert!(target.next().await.is_err());
+    }
 }

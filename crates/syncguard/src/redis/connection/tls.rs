@@ -6,8 +6,8 @@ use std::sync::Arc;
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
 
-use crate::error::Error;
-use crate::tls::{Check, DefaultRoots, GivenPem, PemInput, client_config};
+use crate::network::tls::{Check, DefaultRoots, GivenPem, PemInput, client_config};
+use crate::text::error::Error;
 
 /// Which servers to trust, and how the client identifies itself. All contents are PEM.
 ///
@@ -113,7 +113,7 @@ fn given<'a>(field: &'static str, text: &'a [u8]) -> GivenPem<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::error::ErrorKind;
+    use crate::text::error::ErrorKind;
 
     fn refused(tls: &RedisTls) -> String {
         let error = tls.read().err().unwrap();

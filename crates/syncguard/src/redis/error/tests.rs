@@ -67,6 +67,7 @@ fn replies_are_known_by_their_code() {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "a table: one row per error")]
 fn errors_inside_scripts_are_known_by_the_code_that_the_script_met() {
     let sha = "d8f2cce404a078aa0378bb59b92d3715541787f1";
     let before_7 =
@@ -128,6 +129,23 @@ fn errors_inside_scripts_are_known_by_the_code_that_the_script_met() {
             since_7("ERR ACL failure in script: User u has no permissions to run 'incr'"),
             "NOPERM",
             AuthFailed,
+        ),
+        (
+            since_7(
+                "ERR Script attempted to execute a write command while the cluster is down and readonly",
+            ),
+            "CLUSTERDOWN",
+            ServiceUnavailable,
+        ),
+        (
+            refused("Lua script attempted to execute a command while the cluster is down"),
+            "CLUSTERDOWN",
+            ServiceUnavailable,
+        ),
+        (
+            since_7("ERR Script attempted to access a non local key in a cluster node"),
+            "ERR",
+            Internal,
         ),
         (since_7("ERR value is not an integer"), "ERR", Internal),
         (before_7("ERR value is not an integer"), "ERR", Internal),
@@ -198,6 +216,8 @@ fn a_lost_answer_leaves_the_outcome_open() {
         (Cause::ConnectTimeout, NetworkTimeout),
         (Cause::NoPrimary, ServiceUnavailable),
         (Cause::Closed, ServiceUnavailable),
+        (Cause::Silent, ServiceUnavailable),
+        (Cause::GoneSilent, ServiceUnavailable),
         (Cause::Unanswered, NetworkTimeout),
         (Cause::Unreadable, Internal),
         (Cause::Oversized, Internal),

@@ -1,5 +1,5 @@
 use super::*;
-use crate::error::ErrorKind;
+use crate::text::error::ErrorKind;
 
 #[test]
 fn prefixes_that_meet_fence_counters_are_refused() {
@@ -108,7 +108,7 @@ fn all_names_of_a_lock_share_a_slot() {
         for client_prefix in ["", "c:", "{c}", "c{", "c{x}{"] {
             for key in ["job", "}", "{x}", &long] {
                 let names = in_cluster(key_prefix, client_prefix, key).unwrap();
-                let slots = names.each_ref().map(|name| slots::key_slot(name));
+                let slots = names.each_ref().map(|name| hash_slots::key_slot(name));
                 assert!(slots.iter().all(|slot| *slot == slots[0]), "{names:?}");
             }
         }
@@ -168,7 +168,7 @@ fn a_lock_id_of_another_shard_does_not_fit() {
 
 /// A claim of some slot of the key.
 fn slots(key: &str) -> Claim {
-    let slots = crate::claim::Slots::new(9).unwrap();
+    let slots = crate::values::claim::Slots::new(9).unwrap();
     Claim::slot(Key::new(key).unwrap(), slots).unwrap()
 }
 

@@ -1,17 +1,18 @@
-//! Takes a lock if nobody holds it. Repeated with the lock id that holds it, it answers as before.
+//! Acquires a lock if nobody holds it. Repeated with the lock id that holds it, it answers as before.
 
 use std::time::Duration;
 
 use super::{mark, record};
-use crate::error::Error;
-use crate::fence::Fence;
-use crate::outcome::{AcquireOutcome, Grant};
+use crate::asking::outcome::{AcquireOutcome, Grant};
+use crate::asking::request::AcquireRequest;
 use crate::redis::backend::Runner;
 use crate::redis::names::{self, Names};
 use crate::redis::plan::{Plan, lifetime_ms, script};
-use crate::redis::reply::{Reply, malformed};
-use crate::request::AcquireRequest;
-use crate::time::TIME_TOLERANCE_MS;
+use crate::redis::reply::{Reply, malformed, untagged};
+use crate::text::error::Error;
+use crate::values::fence::Fence;
+use crate::values::labels::Labels;
+use crate::values::time::TIME_TOLERANCE_MS;
 
 script!(
     SCRIPT,
@@ -55,6 +56,7 @@ pub fn plan(names: &Names, request: &AcquireRequest) -> Result<Plan, Error> {
         Some(_) => (&ONCE_SCRIPT, Some(names::mark_key(&fence_key))),
     };
     Ok(Plan::new(script)
+        .tagged(&claim.lock_id)
         .key(names, &lock_key)
         .key(names, &index_key)
         .key(names, &fence_key)
@@ -74,7 +76,7 @@ fn lock_key(plan: &Plan) -> Option<&str> {
 }
 
 impl Runner {
-    /// Takes all that is claimed: here, if that is one key, which should not have to carry the room that several need.
+    /// Acquires all that is claimed: here, if that is one key, which should not have to carry the room that several need.
     pub(in crate::redis) async fn acquire(
         &self,
         request: &AcquireRequest,
@@ -82,7 +84,9 @@ impl Runner {
         if request.only().is_err() {
             return Box::pin(self.acquire_several(request)).await;
         }
-        let mut plan = plan(&self.names, request)?.replicated(self.replication);
+        let mut plan = plan(&self.names, request)?
+            .replicated(self.replication)
+            .noted_in(&request.sending);
         if let Some(ttl_ms) = self.fence_ttl_ms() {
             plan = plan.number(ttl_ms);
         }
@@ -90,9 +94,7 @@ impl Runner {
             plan = plan.arg(due.as_stored());
         }
         // From now on it is known which lock the lock id owns if it owns one.
-        if self.names.is_in_cluster()
-            && let Some(lock_key) = lock_key(&plan)
-        {
+        if let Some(lock_key) = lock_key(&plan) {
             self.known.learn(&request.only()?.lock_id, lock_key);
         }
         let outcome = outcome(request, &self.run(plan).await?)?;
@@ -110,8 +112,8 @@ impl Runner {
 /// case the lock may have been granted.
 pub fn outcome(request: &AcquireRequest, reply: &Reply) -> Result<AcquireOutcome, Error> {
     match reply {
-        Reply::Array(items) => locked(items)
-            .or_else(|| granted(request, items))
+        Reply::Array(items) => locked(untagged(items))
+            .or_else(|| granted(request, untagged(items)))
             .or_else(|| done(reply))
             .ok_or_else(|| malformed("acquire")),
         other => match other.integer() {
@@ -119,6 +121,7 @@ pub fn outcome(request: &AcquireRequest, reply: &Reply) -> Result<AcquireOutcome
             Some(0) => Ok(AcquireOutcome::Locked {
                 claim: 0,
                 free_in: None,
+                labels: Labels::default(),
             }),
             Some(-3) => Err(Fence::overflow()),
             _ => Err(malformed("acquire")),
@@ -129,8 +132,10 @@ pub fn outcome(request: &AcquireRequest, reply: &Reply) -> Result<AcquireOutcome
 /// Whether the script can have given that reply. How long to wait is the server's arithmetic on what others wrote.
 fn fits(reply: &Reply) -> bool {
     match reply {
-        Reply::Array(items) => match items.as_slice() {
-            [code, wait_ms] => code.integer() == Some(0) && wait_ms.integer().is_some(),
+        Reply::Array(items) => match untagged(items) {
+            [code, wait_ms] | [code, wait_ms, Reply::Bulk(_)] if code.integer() == Some(0) => {
+                wait_ms.integer().is_some()
+            }
             items => grant(items).is_some(),
         },
         other => matches!(other.integer(), Some(0 | -3)),
@@ -138,19 +143,25 @@ fn fits(reply: &Reply) -> bool {
 }
 
 fn locked(items: &[Reply]) -> Option<AcquireOutcome> {
-    let [code, wait_ms] = items else {
-        return None;
+    let (code, wait_ms, lock) = match items {
+        [code, wait_ms] => (code, wait_ms, None),
+        [code, wait_ms, lock] => (code, wait_ms, Some(lock)),
+        _ => return None,
     };
-    (code.integer()? == 0).then_some(AcquireOutcome::Locked {
+    if code.integer()? != 0 {
+        return None;
+    }
+    Some(AcquireOutcome::Locked {
         claim: 0,
         free_in: Some(wait(wait_ms)?),
+        labels: labels(lock)?,
     })
 }
 
 /// What is stored of the last period, if that is done already which was asked for.
 fn done_text(reply: &Reply) -> Option<&[u8]> {
     match reply {
-        Reply::Array(items) => match items.as_slice() {
+        Reply::Array(items) => match untagged(items) {
             [code, Reply::Bulk(stored)] if code.integer() == Some(2) => Some(stored),
             _ => None,
         },
@@ -160,6 +171,15 @@ fn done_text(reply: &Reply) -> Option<&[u8]> {
 
 fn done(reply: &Reply) -> Option<AcquireOutcome> {
     Some(AcquireOutcome::Done(mark::read(done_text(reply)?)?))
+}
+
+/// The labels of the lock that stands in the way, as it is stored; none where a reply has nothing of it.
+pub(super) fn labels(stored: Option<&Reply>) -> Option<Labels> {
+    match stored {
+        None => Some(Labels::default()),
+        Some(Reply::Bulk(json)) => Some(record::labels(json)),
+        Some(_) => None,
+    }
 }
 
 /// How long somebody else holds a lock.
@@ -197,12 +217,12 @@ pub(super) fn fence_and_end(fence: &Reply, expires_at_ms: &Reply) -> Option<(Fen
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::error::ErrorKind;
-    use crate::key::Key;
-    use crate::lock_id::LockId;
-    use crate::owner::Owner;
     use crate::redis::names::ClientPrefix;
-    use crate::ttl::Ttl;
+    use crate::text::error::ErrorKind;
+    use crate::values::key::Key;
+    use crate::values::lock_id::LockId;
+    use crate::values::owner::Owner;
+    use crate::values::ttl::Ttl;
 
     const ID: &str = "AAAAAAAAAAAAAAAAAAAAAA";
 
@@ -273,8 +293,24 @@ mod tests {
             (Reply::Array(vec![bulk("0"), bulk("7")]), Some(7)),
         ] {
             let free_in = free_in.map(Duration::from_millis);
-            let locked = AcquireOutcome::Locked { claim: 0, free_in };
-            assert_eq!(outcome(&request(), &reply).unwrap(), locked);
+            let locked = |labels| AcquireOutcome::Locked {
+                claim: 0,
+                free_in,
+                labels,
+            };
+            assert_eq!(
+                outcome(&request(), &reply).unwrap(),
+                locked(Labels::default())
+            );
+            let Reply::Array(mut items) = reply else {
+                continue;
+            };
+            items.push(bulk("{\"lockId\":\"x\",\"key\":\"k\",\"owner\":\"me\"}"));
+            items.push(bulk(ID));
+            let mine = Owner::new("me").unwrap().into();
+            let reply = Reply::Array(items);
+            assert!(fits(&reply));
+            assert_eq!(outcome(&request(), &reply).unwrap(), locked(mine));
         }
         let overflow = outcome(&request(), &Reply::Int(-3)).unwrap_err();
         assert_eq!(overflow.kind(), ErrorKind::Internal);

@@ -1,18 +1,21 @@
 -- Takes all the locks that are asked for, or none. After `ends`, which is read.lua, and `one`, which is acquire.lua and gives
 -- grant.lua when the lock can be taken.
--- KEYS  for each lock: lock, index, fence; of a slot, lock and fence without its number
+-- KEYS  for each lock: lock, index, fence; of a slot, lock and fence without its number. Behind them, where they must be
+--       declared, the same of all slots with their numbers.
 -- ARGV  ttlMs, toleranceMs, lifetimeMs, fenceTtlMs or nothing, end,
 --       for each lock: lockId, tail, how many slots or 0, the slot to begin with
 --       Those that ask for slots of one key stand side by side. Behind a tail come the slot's number and `end`.
--- reply {1, how many, for each lock: slot or 0, fence, expiresAtMs}, also when the lock ids hold all of them already: so many;
---       {0, which, waitMs} when that one, counted from 0, is held for that much longer (of slots: until the first of them
---       ends); -3 when a fence counter is at its limit or negative
+-- reply {1, how many, for each lock: slot or 0, fence, expiresAtMs, lockId}, also when the lock ids hold all of them already: so
+--       many; {0, which, waitMs, lock, lockId} when that one, counted from 0, is held for that much longer (of slots: until the
+--       first of them ends), with what is stored of it or nothing; -3 when a fence counter is at its limit or negative
+--       lockId: that of the first lock
 local ttl, tolerance, lifetime, tail_end = ARGV[1], ARGV[2], ARGV[3], ARGV[5]
 local fence_ttl = ARGV[4] ~= '' and ARGV[4] or nil
+local first_id = ARGV[6]
 
--- Up to so many slots that are free. If there are not so many, also how long it takes until another one is.
+-- Up to so many slots that are free. If there are not so many, also how long it takes until another one is, and what is stored there.
 local function free_slots(lock, slots, start, wanted)
-  local free, used, values, soonest = {}, {}, {}, nil
+  local free, used, values, soonest, first = {}, {}, {}, nil, nil
   for step = 1, slots do
     local slot = (start + step - 2) % slots + 1
     local stored = call('GET', lock .. slot)
@@ -37,10 +40,10 @@ local function free_slots(lock, slots, start, wanted)
         return free
       end
     elseif wait and (not soonest or wait < soonest) then
-      soonest = wait
+      soonest, first = wait, stored
     end
   end
-  return free, soonest
+  return free, soonest, first
 end
 
 -- The slot that lockId holds, from a call that a client repeats because its answer was lost.
@@ -52,9 +55,9 @@ local function own_slot(lock, index, lock_id)
 end
 
 -- First all are looked at. What is to be done with those that are free is kept where their fences come in the reply.
-local count = #KEYS / 3
+local count = (#ARGV - 5) / 4
 local reply, held = { 1, 0 }, nil
-local key, free, soonest
+local key, free, soonest, first
 for place = 0, count - 1 do
   local lock, index, fence = KEYS[3 * place + 1], KEYS[3 * place + 2], KEYS[3 * place + 3]
   local lock_id, tail = ARGV[4 * place + 6], ARGV[4 * place + 7]
@@ -65,18 +68,18 @@ for place = 0, count - 1 do
     if not slot then
       if lock ~= key then
         local wanted = 1
-        while KEYS[3 * (place + wanted) + 1] == lock do
+        while place + wanted < count and KEYS[3 * (place + wanted) + 1] == lock do
           wanted = wanted + 1
         end
         key = lock
-        free, soonest = free_slots(lock, slots, start, wanted)
+        free, soonest, first = free_slots(lock, slots, start, wanted)
         if free.err then
           return free
         end
       end
       slot = table.remove(free, 1)
       if not slot then
-        return { 0, place, soonest }
+        return { 0, place, soonest, first, first_id }
       end
     end
   end
@@ -86,10 +89,10 @@ for place = 0, count - 1 do
   if type(outcome) == 'number' or type(outcome) == 'table' and outcome.err then
     return outcome
   elseif type(outcome) == 'table' and outcome[1] == 0 then
-    return { 0, place, outcome[2] }
+    return { 0, place, outcome[2], outcome[3], first_id }
   elseif type(outcome) == 'table' then
     reply[2] = reply[2] + 1
-    held = held or { 0, place, outcome[3] + tolerance - now }
+    held = held or { 0, place, outcome[3] + tolerance - now, '', first_id }
   end
   reply[3 * place + 3], reply[3 * place + 4] = slot or 0, outcome
 end
@@ -105,4 +108,5 @@ for place = 0, count - 1 do
   end
   reply[3 * place + 4], reply[3 * place + 5] = outcome[2], outcome[3]
 end
+reply[3 * count + 3] = first_id
 return reply

@@ -1,19 +1,20 @@
-//! Takes several locks, or slots of keys, if nobody holds any of them. Repeated with the lock ids that hold them, it answers
+//! Acquires several locks, or slots of keys, if nobody holds any of them. Repeated with the lock ids that hold them, it answers
 //! as before.
 
 use std::time::Duration;
 
-use super::acquire::{fence_and_end, wait};
+use super::acquire::{fence_and_end, labels, wait};
 use super::record;
-use crate::claim::{Claim, Slots};
-use crate::error::Error;
-use crate::fence::Fence;
-use crate::outcome::Grant;
+use crate::asking::outcome::Grant;
+use crate::asking::request::AcquireRequest;
 use crate::redis::names::Names;
 use crate::redis::plan::{Plan, lifetime_ms, script};
-use crate::redis::reply::{Reply, malformed};
-use crate::request::AcquireRequest;
-use crate::time::TIME_TOLERANCE_MS;
+use crate::redis::reply::{Reply, malformed, untagged};
+use crate::text::error::Error;
+use crate::values::claim::{Claim, Slots};
+use crate::values::fence::Fence;
+use crate::values::labels::Labels;
+use crate::values::time::TIME_TOLERANCE_MS;
 
 script!(
     SCRIPT,
@@ -39,6 +40,7 @@ pub(super) fn plan(
     request: &AcquireRequest,
     claims: &[&Claim],
     fence_ttl_ms: Option<i64>,
+    declares_slots: bool,
 ) -> Result<Plan, Error> {
     let (mut keys, mut args) = (Plan::new(&SCRIPT), Vec::new());
     for claim in claims {
@@ -49,7 +51,13 @@ pub(super) fn plan(
             .key(names, &fence_key);
         args.push((claim, key));
     }
+    if declares_slots {
+        keys = with_slots(keys, names, claims)?;
+    }
     let ttl_ms = request.ttl.as_millis();
+    if let Some(first) = claims.first() {
+        keys = keys.tagged(&first.lock_id);
+    }
     let mut plan = keys
         .number(ttl_ms)
         .number(TIME_TOLERANCE_MS)
@@ -73,6 +81,22 @@ pub(super) fn plan(
     Ok(plan)
 }
 
+/// Adds the names of the locks and the counters of all slots of the keys that are claimed.
+fn with_slots(mut plan: Plan, names: &Names, claims: &[&Claim]) -> Result<Plan, Error> {
+    for same in claims.chunk_by(|one, other| one.key == other.key) {
+        let Some((claim, slots)) = same.first().and_then(|it| Some((it, it.slots?))) else {
+            continue;
+        };
+        let [lock_key, fence_key, _] = names.claimed(claim)?;
+        for number in 1..=slots.count() {
+            plan = plan
+                .key(names, &format!("{lock_key}{number}"))
+                .key(names, &format!("{fence_key}{number}"));
+        }
+    }
+    Ok(plan)
+}
+
 /// What came of it.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum StepOutcome {
@@ -81,15 +105,15 @@ pub(super) enum StepOutcome {
         /// Whether the lock ids held them before: they have been granted once.
         is_repeated: bool,
     },
-    /// Which of the claims stands in the way, and for how long.
-    Locked(usize, Duration),
+    /// Which of the claims stands in the way, for how long, and with which labels.
+    Locked(usize, Duration, Labels),
 }
 
 /// What the reply to those claims means.
 pub(super) fn outcome(claims: &[&Claim], reply: &Reply) -> Result<StepOutcome, Error> {
     match reply {
-        Reply::Array(items) => locked(claims, items)
-            .or_else(|| granted(claims, items))
+        Reply::Array(items) => locked(claims, untagged(items))
+            .or_else(|| granted(claims, untagged(items)))
             .ok_or_else(|| malformed("acquire")),
         other => match other.integer() {
             Some(-3) => Err(Fence::overflow()),
@@ -103,8 +127,10 @@ fn fits(reply: &Reply) -> bool {
     let Reply::Array(items) = reply else {
         return reply.integer() == Some(-3);
     };
-    match items.as_slice() {
-        [code, which, wait_ms] if code.integer() == Some(0) => {
+    match untagged(items) {
+        [code, which, wait_ms] | [code, which, wait_ms, Reply::Bulk(_)]
+            if code.integer() == Some(0) =>
+        {
             which.integer().is_some() && wait_ms.integer().is_some()
         }
         [code, held, grants @ ..] if code.integer() == Some(1) && held.integer().is_some() => {
@@ -119,12 +145,17 @@ fn fits(reply: &Reply) -> bool {
 }
 
 fn locked(claims: &[&Claim], items: &[Reply]) -> Option<StepOutcome> {
-    let [code, which, wait_ms] = items else {
-        return None;
+    let (code, which, wait_ms, lock) = match items {
+        [code, which, wait_ms] => (code, which, wait_ms, None),
+        [code, which, wait_ms, lock] => (code, which, wait_ms, Some(lock)),
+        _ => return None,
     };
+    if code.integer()? != 0 {
+        return None;
+    }
     let which = usize::try_from(which.integer()?).ok()?;
-    (code.integer()? == 0 && which < claims.len())
-        .then_some(StepOutcome::Locked(which, wait(wait_ms)?))
+    let labels = labels(lock)?;
+    (which < claims.len()).then_some(StepOutcome::Locked(which, wait(wait_ms)?, labels))
 }
 
 fn granted(claims: &[&Claim], items: &[Reply]) -> Option<StepOutcome> {
@@ -165,12 +196,12 @@ fn slot_of(slots: Option<Slots>, number: i64) -> Option<Option<u16>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::error::ErrorKind;
-    use crate::key::Key;
-    use crate::lock_id::LockId;
-    use crate::owner::Owner;
     use crate::redis::names::ClientPrefix;
-    use crate::ttl::Ttl;
+    use crate::text::error::ErrorKind;
+    use crate::values::key::Key;
+    use crate::values::lock_id::LockId;
+    use crate::values::owner::Owner;
+    use crate::values::ttl::Ttl;
 
     const IDS: [&str; 3] = [
         "AAAAAAAAAAAAAAAAAAAAAA",
@@ -207,7 +238,7 @@ mod tests {
         let names = Names::new("s", ClientPrefix::Ours("app:".into())).unwrap();
         let mut request = request();
         request.labels.owner = Some(Owner::new("me").unwrap());
-        let plan = plan(&names, &request, &claims(&request), Some(9)).unwrap();
+        let plan = plan(&names, &request, &claims(&request), Some(9), false).unwrap();
         let expected = [
             "app:s:a\"",
             &format!("app:s:id:{}", IDS[0]),
@@ -228,13 +259,19 @@ mod tests {
         assert!((1..=5).contains(&args[12].parse::<u16>().unwrap()));
         assert_eq!(args[13], IDS[2]);
         assert_eq!(args.len(), 17);
+        let declaring = super::plan(&names, &request, &claims(&request), Some(9), true).unwrap();
+        let slots = (1..=5).flat_map(|number| {
+            ["p", "fence:s:p"].map(|name| format!("app:s:{name}\u{37e}{number}"))
+        });
+        assert!(declaring.keys().skip(9).eq(slots));
+        assert_eq!(declaring.args().len(), 17);
     }
 
     #[test]
     fn a_counter_that_stays_has_no_time() {
         let names = Names::new("s", ClientPrefix::None).unwrap();
         let request = request();
-        let plan = plan(&names, &request, &claims(&request), None).unwrap();
+        let plan = plan(&names, &request, &claims(&request), None, false).unwrap();
         assert!(plan.args().skip(3).take(2).eq(["", "\"}"]));
     }
 
@@ -270,7 +307,7 @@ mod tests {
         );
         let reply = ints(&[0, 2, 700]);
         assert!(fits(&reply));
-        let locked = StepOutcome::Locked(2, Duration::from_millis(700));
+        let locked = StepOutcome::Locked(2, Duration::from_millis(700), Labels::default());
         assert_eq!(outcome(&claims, &reply).unwrap(), locked);
         let error = outcome(&claims, &Reply::Int(-3)).unwrap_err();
         assert!(error.message().contains("limit") && !error.is_outcome_unknown());

@@ -6,29 +6,56 @@
 use std::collections::BTreeMap;
 
 use super::acquire_all::{self, StepOutcome};
-use crate::batch::Batch;
-use crate::error::Error;
-use crate::lock_id::LockId;
-use crate::outcome::{Absence, AcquireOutcome, ExtendOutcome, Grant, ReleaseOutcome};
+use crate::asking::outcome::{Absence, AcquireOutcome, ExtendOutcome, Grant, ReleaseOutcome};
+use crate::asking::request::{AcquireRequest, Extension};
 use crate::race::Race;
 use crate::redis::backend::Runner;
-use crate::request::{AcquireRequest, Extension};
+use crate::text::error::Error;
+use crate::values::batch::Batch;
+use crate::values::labels::Labels;
+use crate::values::lock_id::LockId;
 
 impl Runner {
     pub(super) async fn acquire_several(
         &self,
         request: &AcquireRequest,
     ) -> Result<AcquireOutcome, Error> {
+        let is_strict = self.is_strict();
+        match self
+            .acquire_in_steps(request, self.declaring.is_strict())
+            .await
+        {
+            Err(error) if self.declaring.learns_from(is_strict, &error) => {
+                self.acquire_in_steps(request, true).await
+            }
+            outcome => outcome,
+        }
+    }
+
+    async fn acquire_in_steps(
+        &self,
+        request: &AcquireRequest,
+        declares_slots: bool,
+    ) -> Result<AcquireOutcome, Error> {
         let claims: Vec<_> = request.claims.iter().collect();
         let mut steps = Vec::new();
         // Whatever is refused is refused before anything is taken.
         for places in self.places(claims.iter().map(|claim| &claim.lock_id)) {
             let claims = chosen(&claims, &places);
-            let plan = acquire_all::plan(&self.names, request, &claims, self.fence_ttl_ms())?;
+            let fence_ttl_ms = self.fence_ttl_ms();
+            let plan =
+                acquire_all::plan(&self.names, request, &claims, fence_ttl_ms, declares_slots)?;
             steps.push((places, claims, plan.replicated(self.replication)));
         }
         let (mut new, mut held) = (Vec::new(), Vec::new());
         for (places, claims, plan) in steps {
+            let is_first = new.is_empty() && held.is_empty();
+            // While a later step waits for a connection, something may be granted already, and has lasted since then: so
+            // only the first one counts as the sending.
+            let plan = match is_first {
+                true => plan.noted_in(&request.sending),
+                false => plan,
+            };
             let reply = self.run(plan).await;
             match reply.and_then(|reply| acquire_all::outcome(&claims, &reply)) {
                 Ok(StepOutcome::Granted {
@@ -38,10 +65,14 @@ impl Runner {
                     let taken = if is_repeated { &mut held } else { &mut new };
                     taken.extend(places.into_iter().zip(grants));
                 }
-                Ok(StepOutcome::Locked(which, free_in)) => {
+                Ok(StepOutcome::Locked(which, free_in, labels)) => {
                     let claim = places.get(which).copied().unwrap_or_default();
                     let free_in = Some(free_in);
-                    let locked = AcquireOutcome::Locked { claim, free_in };
+                    let locked = AcquireOutcome::Locked {
+                        claim,
+                        free_in,
+                        labels,
+                    };
                     return self.given_back(&new, Ok(locked)).await;
                 }
                 Err(error) => return self.given_back(&new, Err(error)).await,
@@ -50,17 +81,19 @@ impl Runner {
         if let Some((claim, _)) = held.first().filter(|_| !new.is_empty()) {
             // What is still there of an acquisition that was granted once does not stand for the whole.
             let (claim, free_in) = (*claim, None);
-            let locked = AcquireOutcome::Locked { claim, free_in };
+            let locked = AcquireOutcome::Locked {
+                claim,
+                free_in,
+                labels: Labels::default(),
+            };
             return self.given_back(&new, Ok(locked)).await;
         }
         let mut taken = if held.is_empty() { new } else { held };
         taken.sort_by_key(|(place, _)| *place);
         let grants: Batch<_> = taken.into_iter().map(|(_, grant)| grant).collect();
-        if self.names.is_in_cluster() {
-            for (claim, grant) in claims.iter().zip(&grants) {
-                let lock_key = self.names.granted_lock_key(claim, grant)?;
-                self.known.learn(&grant.lock_id, &lock_key);
-            }
+        for (claim, grant) in claims.iter().zip(&grants) {
+            let lock_key = self.names.granted_lock_key(claim, grant)?;
+            self.known.learn(&grant.lock_id, &lock_key);
         }
         Ok(AcquireOutcome::Acquired(grants))
     }
@@ -79,7 +112,7 @@ impl Runner {
             .iter()
             .map(|(_, grant)| grant.lock_id.clone())
             .collect();
-        match self.release(&lock_ids).await {
+        match Box::pin(self.release(&lock_ids)).await {
             Ok(_) => answer,
             Err(failure) => Err(answer.err().unwrap_or(failure).with_unknown_outcome()),
         }
@@ -124,15 +157,14 @@ impl Runner {
         &self,
         extension: &Extension,
     ) -> Result<ExtendOutcome, Error> {
-        let ttl = extension.ttl;
         if let [lock_id] = extension.lock_ids.as_slice() {
-            return self.extend_all(&[lock_id], ttl).await;
+            return self.extend_all(&[lock_id], extension).await;
         }
         let all: Vec<_> = extension.lock_ids.iter().collect();
         let mut race = Race::new();
         for places in self.places(&extension.lock_ids) {
             let lock_ids = chosen(&all, &places);
-            race.start(async move { (places, self.extend_all(&lock_ids, ttl).await) });
+            race.start(async move { (places, self.extend_all(&lock_ids, extension).await) });
         }
         let (mut first_end, mut first_absent) = (i64::MAX, None);
         let mut failure = None;

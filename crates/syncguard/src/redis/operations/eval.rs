@@ -2,15 +2,15 @@
 
 use std::sync::Arc;
 
-use crate::error::Error;
-use crate::outcome::{Absence, EvalOutcome};
+use crate::asking::outcome::{Absence, EvalOutcome};
+use crate::asking::request::Eval;
 use crate::redis::backend::Runner;
+use crate::redis::hash_slots::key_slot;
 use crate::redis::names::Names;
 use crate::redis::plan::{Plan, Script};
 use crate::redis::reply::Reply;
-use crate::redis::slots::key_slot;
-use crate::request::Eval;
-use crate::time::TIME_TOLERANCE_MS;
+use crate::text::error::Error;
+use crate::values::time::TIME_TOLERANCE_MS;
 
 /// What comes before the caller's text: see `callers.rs`.
 const CHECK: &str = concat!(
@@ -97,7 +97,7 @@ impl Runner {
             return Err(Error::invalid("eval needs a lock that must be held"));
         }
         let script = self.scripts.get(&eval.script, CHECK);
-        let plan = plan(&self.names, eval, script)?;
+        let plan = plan(&self.names, eval, script)?.noted_in(&eval.sending);
         Ok(outcome(eval, self.run(plan).await?))
     }
 }

@@ -1,8 +1,8 @@
 -- Whether the lock that lockId owns can be made to end later. After find.lua and read.lua.
--- KEYS  index, (in a cluster: lock)
+-- KEYS  index, (lock, where it is known)
 -- ARGV  lockId, toleranceMs, ttlMs, lifetimeMs, (index key without the client's own prefix)
 --       lifetimeMs: ttlMs + toleranceMs
--- reply {1, expiresAtMs}, -2 it had expired, -1 no such lock, 0 the lock is another's,
+-- reply {1, expiresAtMs, lockId}, -2 it had expired, -1 no such lock, 0 the lock is another's,
 --       -4 nothing was done, because the index leads to another lock than the one that was given
 if not stored then
   if lock_key then

@@ -1,14 +1,16 @@
 //! Makes locks end later, all or none.
 
-use crate::error::Error;
-use crate::lock_id::LockId;
-use crate::outcome::{Absence, ExtendOutcome};
+use crate::asking::outcome::{Absence, ExtendOutcome};
+use crate::asking::request::Extension;
 use crate::redis::backend::{OwnedLock, Runner, TRIES, keeps_moving, owned_args, owned_keys};
 use crate::redis::names::Names;
 use crate::redis::plan::{Plan, lifetime_ms, script};
-use crate::redis::reply::{Reply, is_elsewhere, malformed};
-use crate::time::TIME_TOLERANCE_MS;
-use crate::ttl::Ttl;
+use crate::redis::replication::Replication;
+use crate::redis::reply::{Reply, is_elsewhere, malformed, untagged};
+use crate::text::error::Error;
+use crate::values::lock_id::LockId;
+use crate::values::time::TIME_TOLERANCE_MS;
+use crate::values::ttl::Ttl;
 
 // Of one lock: in the server, the other script takes a third longer for it.
 script!(
@@ -43,6 +45,10 @@ script!(
 /// What to send for locks that are in one place.
 fn plan(names: &Names, locks: &[OwnedLock<'_>], ttl: Ttl) -> Result<Plan, Error> {
     let times = |plan: Plan| {
+        let plan = match locks.first() {
+            Some(first) => plan.tagged(first.lock_id),
+            None => plan,
+        };
         plan.number(TIME_TOLERANCE_MS)
             .number(ttl.as_millis())
             .number(lifetime_ms(ttl.as_millis()))
@@ -70,7 +76,7 @@ pub enum Extended {
 /// `Internal` for a reply that makes no sense.
 pub fn outcome(reply: &Reply) -> Result<Extended, Error> {
     let (lock, code) = match reply {
-        Reply::Array(items) => match items.as_slice() {
+        Reply::Array(items) => match untagged(items) {
             [code, ends] if code.integer() == Some(1) => {
                 let expires_at_ms = ends.integer().filter(|ms| *ms > 0);
                 let expires_at_ms = expires_at_ms.ok_or_else(|| malformed("extend"))?;
@@ -102,11 +108,12 @@ impl Runner {
     pub(super) async fn extend_all(
         &self,
         lock_ids: &[&LockId],
-        ttl: Ttl,
+        extension: &Extension,
     ) -> Result<ExtendOutcome, Error> {
         for _ in 0..TRIES {
+            let is_strict = self.is_strict();
             let all = lock_ids.iter().copied().enumerate();
-            let locks = self.owned(all.collect()).await?;
+            let locks = self.owned(all.collect(), is_strict).await?;
             if locks.len() < lock_ids.len() {
                 let mut places = (0..).zip(&locks);
                 let missing = places.find(|(place, lock)| *place != lock.place);
@@ -114,7 +121,14 @@ impl Runner {
                 let absence = Absence::NotFound;
                 return Ok(ExtendOutcome::Absent { lock, absence });
             }
-            match outcome(&self.run(plan(&self.names, &locks, ttl)?).await?)? {
+            let replication = self.replication.filter(|_| !extension.gives_back);
+            let replication = replication.map(Replication::of_extension);
+            let plan = plan(&self.names, &locks, extension.ttl)?.replicated(replication);
+            let reply = match self.run(plan.answered_by(extension.needed_by)).await {
+                Err(error) if self.declaring.learns_from(is_strict, &error) => continue,
+                reply => reply?,
+            };
+            match outcome(&reply)? {
                 Extended::Done(ExtendOutcome::Absent { lock, .. }) | Extended::Elsewhere(lock)
                     if lock >= lock_ids.len() =>
                 {

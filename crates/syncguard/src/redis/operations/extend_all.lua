@@ -1,16 +1,17 @@
 -- Makes locks end ttlMs from now, all or none. After `one`, which is extend.lua and gives prolong.lua when the lock is there.
--- KEYS  for each lock: index, (in a cluster: lock)
+-- KEYS  for each lock: index, (lock, where all are known)
 -- ARGV  toleranceMs, ttlMs, lifetimeMs, how many locks, for each: lockId, (index key without the client's own prefix)
--- reply {1, expiresAtMs}, or {0, which, reply of extend.lua to it}, counted from 0
+-- reply {1, expiresAtMs, lockId}, or {0, which, reply of extend.lua to it, lockId}, counted from 0
+--       lockId: that of the first lock
 local count = tonumber(ARGV[4])
 local keys, args = #KEYS / count, (#ARGV - 4) / count
-local found = {}
+local found, first_id = {}, ARGV[5]
 for place = 0, count - 1 do
   local key, arg = keys * place + 1, args * place + 5
   local reply = one({ KEYS[key], keys > 1 and KEYS[key + 1] or nil },
     { ARGV[arg], ARGV[1], ARGV[2], ARGV[3], args > 1 and ARGV[arg + 1] or nil })
   if type(reply) == 'number' then
-    return { 0, place, reply }
+    return { 0, place, reply, first_id }
   elseif type(reply) == 'table' then
     return reply
   end
@@ -20,4 +21,5 @@ local reply
 for _, prolong in ipairs(found) do
   reply = prolong()
 end
+reply[3] = first_id
 return reply

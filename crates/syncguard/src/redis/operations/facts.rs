@@ -1,10 +1,10 @@
 //! How the server is set up: what `INFO` tells.
 
-use crate::error::Error;
-use crate::inspection::Facts;
+use crate::asking::inspection::Facts;
 use crate::redis::backend::Runner;
 use crate::redis::plan::{Plan, script};
 use crate::redis::reply::{Reply, is_list, malformed};
+use crate::text::error::Error;
 
 script!(SCRIPT, ["facts.lua"], is_list);
 
@@ -24,6 +24,9 @@ const LINES: &[(&str, &str)] = &[
     ("connected_slaves", "replicas"),
     ("min_slaves_good_slaves", "goodReplicas"),
     ("evicted_keys", "evictedKeys"),
+    // Not of INFO.
+    ("undeclared_keys", "undeclaredKeys"),
+    ("missing_rights", "missingRights"),
 ];
 
 impl Runner {
@@ -31,7 +34,9 @@ impl Runner {
         let names = &self.names;
         let mut all = Vec::new();
         for (node, key) in self.primaries().await? {
-            let plan = Plan::new(&SCRIPT).key(names, &key);
+            // No key can make that a name: docs/format.md, "Slots".
+            let tried = format!("{key}\u{37e}tried");
+            let plan = Plan::new(&SCRIPT).key(names, &key).key(names, &tried);
             let mut facts = read(&self.run(plan).await?)?;
             facts.node = node;
             all.push(facts);
@@ -48,10 +53,11 @@ fn read(reply: &Reply) -> Result<Facts, Error> {
         return Err(malformed("facts"));
     };
     let mut facts = Facts::default();
-    facts.add(
-        "serverTimeMs",
-        now.integer().ok_or_else(|| malformed("facts"))?,
-    );
+    // Without the right to ask for it, it is 0.
+    match now.integer().ok_or_else(|| malformed("facts"))? {
+        0 => {}
+        now => facts.add("serverTimeMs", now),
+    }
     for section in sections {
         if let Reply::Bulk(text) = section {
             add_lines(&mut facts, &String::from_utf8_lossy(text));
@@ -79,7 +85,7 @@ fn add_lines(facts: &mut Facts, text: &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::inspection::Fact;
+    use crate::asking::inspection::Fact;
 
     #[test]
     fn lines_that_matter_become_facts() {

@@ -1,6 +1,6 @@
 -- For a lock id: `lock_key` and `stored` become the name and the value of the lock to which the index entry leads, if there
 -- is one. After clock.lua.
--- KEYS  index, (in a cluster: lock)
+-- KEYS  index, (lock, where it is known)
 -- ARGV  lockId …
 -- `bare` is the index key without the client's own prefix, if there may be one
 -- reply -4 when the index leads to another lock than the one that was given
@@ -8,9 +8,9 @@ local lock_key = call('GET', KEYS[1])
 local stored
 if lock_key then
   if KEYS[2] then
-    -- In a cluster, a script touches only what it was given.
-    local client_prefix = string.sub(KEYS[1], 1, #KEYS[1] - #(bare or KEYS[1]))
-    if lock_key ~= KEYS[2] and client_prefix .. lock_key ~= KEYS[2] then
+    -- In a cluster, and on some other servers, a script touches only what it was given.
+    if lock_key ~= KEYS[2]
+        and string.sub(KEYS[1], 1, #KEYS[1] - #(bare or KEYS[1])) .. lock_key ~= KEYS[2] then
       return -4
     end
     lock_key = KEYS[2]

@@ -1,5 +1,5 @@
 -- Frees the key whoever holds it. The fence counter stays. After get.lua and read.lua, before wake.lua.
--- KEYS  lock, (in a cluster: index)
+-- KEYS  lock, (index, where it must be declared)
 -- ARGV  keyPrefix, toleranceMs …
 -- `bare` is the lock key without the client's own prefix, if there may be one
 -- reply 1 when somebody held it, else 0; -4 nothing was done, because the index that was given is not the lock's
@@ -11,13 +11,15 @@ if type(id) == 'string' then
   local client_prefix = bare and string.sub(lock_key, 1, #lock_key - #bare) or ''
   local prefix = string.gsub(ARGV[1], ':+$', '')
   index = client_prefix .. (prefix == '' and '' or prefix .. ':') .. 'id:' .. id
-  -- In a cluster, a script touches only what it was given.
+  -- In a cluster, and on some other servers, a script touches only what it was given.
   if KEYS[2] and KEYS[2] ~= index then
     return -4
   end
 end
-call('DEL', lock_key)
+-- In one command: a server that refuses the one must not have done the other.
 if index then
-  call('DEL', index)
+  call('DEL', lock_key, index)
+else
+  call('DEL', lock_key)
 end
 local reply = expires > now - ARGV[2] and 1 or 0

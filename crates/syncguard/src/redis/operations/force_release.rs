@@ -1,16 +1,17 @@
 //! Frees a key whoever holds it.
 
-use crate::error::Error;
-use crate::key::Key;
 use crate::redis::backend::Runner;
 use crate::redis::names::Names;
 use crate::redis::plan::{Plan, script};
 use crate::redis::reply::{Reply, is_elsewhere, malformed};
-use crate::time::TIME_TOLERANCE_MS;
+use crate::text::error::Error;
+use crate::values::key::Key;
+use crate::values::time::TIME_TOLERANCE_MS;
 
 script!(
     SCRIPT,
     [
+        "cluster.lua",
         "clock.lua",
         "get.lua",
         "read.lua",
@@ -21,7 +22,7 @@ script!(
     |reply| { is_elsewhere(reply) || outcome(reply).is_ok() }
 );
 
-/// What to send. In a cluster, `holder` is the lock id of the lock, else `None`.
+/// What to send. Where its index must be declared, `holder` is the lock id of the lock, else `None`.
 ///
 /// # Errors
 /// `InvalidArgument` when the prefix leaves no room for the key.
@@ -33,7 +34,8 @@ pub fn plan(names: &Names, key: &Key, holder: Option<&str>) -> Result<Plan, Erro
         .keys_of(names, index_key.as_deref())
         .arg(names.start_of(&lock_key))
         .number(TIME_TOLERANCE_MS)
-        .bare(names, &lock_key))
+        .bare(names, &lock_key)
+        .for_cluster(names))
 }
 
 /// Whether somebody held it.
@@ -59,8 +61,8 @@ impl Runner {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::error::ErrorKind;
     use crate::redis::names::ClientPrefix;
+    use crate::text::error::ErrorKind;
 
     #[test]
     fn keys_and_arguments_stand_in_order() {
@@ -76,7 +78,7 @@ mod tests {
         // The first byte of SHA-256 over s:k is 0xc7.
         let plan = plan(&names, &Key::new("k").unwrap(), Some("any")).unwrap();
         assert!(plan.keys().eq(["x{s:c7}:k", "x{s:c7}:id:any"]));
-        assert!(plan.args().eq(["{s:c7}", "1000", "{s:c7}:k"]));
+        assert!(plan.args().eq(["{s:c7}", "1000", "{s:c7}:k", "cluster"]));
     }
 
     #[test]

@@ -15,4 +15,4 @@ local value = string.format(form, ARGV[1], ends, now, fence, ARGV[6])
 call('SET', KEYS[1], value, 'PX', ARGV[7])
 -- The name as the server knows it: a client may have put its own prefix before it.
 call('SET', KEYS[2], KEYS[1], 'PX', ARGV[7])
-return { 1, fence, ends }
+return { 1, fence, ends, ARGV[1] }

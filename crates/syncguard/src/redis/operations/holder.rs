@@ -1,10 +1,10 @@
-//! In a cluster, the lock id of the lock on a key: its index entry is to be declared.
+//! The lock id of the lock on a key, whose index entry is to be declared in a cluster, and on some other servers.
 
-use crate::error::Error;
-use crate::key::Key;
 use crate::redis::names::Names;
 use crate::redis::plan::{Plan, script};
 use crate::redis::reply::{Reply, is_text, malformed};
+use crate::text::error::Error;
+use crate::values::key::Key;
 
 script!(
     SCRIPT,

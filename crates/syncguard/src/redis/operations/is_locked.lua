@@ -1,5 +1,5 @@
 -- Whether somebody holds the key. After get.lua and read.lua. Where a lock is to be removed, force_release.lua follows.
--- KEYS  lock, (in a cluster, to remove it: index)
+-- KEYS  lock, (to remove it, where it must be declared: index)
 -- ARGV  keyPrefix, toleranceMs, "true" | "false": remove what expired long ago,
 --       (lock key without the client's own prefix)
 -- reply 1 or 0; -4 nothing was done, because the index that was given is not the lock's

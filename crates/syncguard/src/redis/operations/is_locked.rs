@@ -1,16 +1,17 @@
 //! Whether somebody holds a key.
 
-use crate::error::Error;
-use crate::key::Key;
 use crate::redis::backend::Runner;
 use crate::redis::names::Names;
 use crate::redis::plan::{Plan, script};
 use crate::redis::reply::{Reply, is_elsewhere, malformed};
-use crate::time::TIME_TOLERANCE_MS;
+use crate::text::error::Error;
+use crate::values::key::Key;
+use crate::values::time::TIME_TOLERANCE_MS;
 
 script!(
     SCRIPT,
     [
+        "cluster.lua",
         "clock.lua",
         "get.lua",
         "read.lua",
@@ -22,8 +23,8 @@ script!(
     |reply| { is_elsewhere(reply) || outcome(reply).is_ok() }
 );
 
-/// What to send. With `cleanup`, a lock that expired more than two seconds ago is removed; in a cluster, `holder` is
-/// the lock id of that lock, else `None`.
+/// What to send. With `cleanup`, a lock that expired more than two seconds ago is removed; where its index must be
+/// declared, `holder` is the lock id of that lock, else `None`.
 ///
 /// # Errors
 /// `InvalidArgument` when the prefix leaves no room for the key.
@@ -36,7 +37,8 @@ pub fn plan(names: &Names, key: &Key, cleanup: bool, holder: Option<&str>) -> Re
         .arg(names.start_of(&lock_key))
         .number(TIME_TOLERANCE_MS)
         .arg(if cleanup { "true" } else { "false" })
-        .bare(names, &lock_key))
+        .bare(names, &lock_key)
+        .for_cluster(names))
 }
 
 /// What the reply means.
@@ -54,12 +56,15 @@ pub fn outcome(reply: &Reply) -> Result<bool, Error> {
 impl Runner {
     pub(in crate::redis) async fn is_locked(&self, key: &Key) -> Result<bool, Error> {
         let (names, cleanup) = (&self.names, self.cleanup_in_is_locked);
-        let in_two_steps = cleanup && names.is_in_cluster();
-        let reply = self
-            .run(plan(names, key, cleanup && !in_two_steps, None)?)
-            .await?;
-        if !in_two_steps || outcome(&reply)? {
-            return outcome(&reply);
+        let is_strict = self.is_strict();
+        if !cleanup || !is_strict {
+            match self.run(plan(names, key, cleanup, None)?).await {
+                Err(error) if self.declaring.learns_from(is_strict, &error) => {}
+                reply => return outcome(&reply?),
+            }
+        }
+        if outcome(&self.run(plan(names, key, false, None)?).await?)? {
+            return Ok(true);
         }
         let plan = |holder: Option<&str>| plan(names, key, true, holder);
         let reply = self.by_key(key, plan).await?;
@@ -70,8 +75,8 @@ impl Runner {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::error::ErrorKind;
     use crate::redis::names::ClientPrefix;
+    use crate::text::error::ErrorKind;
 
     #[test]
     fn keys_and_arguments_stand_in_the_agreed_order() {

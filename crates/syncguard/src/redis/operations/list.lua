@@ -12,6 +12,9 @@ local reply = { found[1], now }
 for _, name in ipairs(found[2]) do
   -- Index entries and fence counters have such names, too, and others' keys may be of any type.
   local stored = redis.pcall('GET', name)
+  if type(stored) == 'table' and stored.err and string.find(stored.err, 'undeclared key', 1, true) then
+    return stored
+  end
   if type(stored) == 'string' and string.sub(stored, 1, 1) == '{' then
     local ok, lock = pcall(cjson.decode, stored)
     if ok and type(lock) == 'table' and type(lock.lockId) == 'string'

@@ -3,13 +3,14 @@
 use tokio::time::Instant;
 
 use super::record;
-use crate::error::Error;
-use crate::inspection::{LockPage, PageRequest, bad_cursor};
+use crate::asking::inspection::{LockPage, PageRequest, bad_cursor};
 use crate::redis::backend::Runner;
+use crate::redis::declaring::is_refusal;
 use crate::redis::names::Names;
 use crate::redis::plan::{Plan, script};
 use crate::redis::reply::{Reply, is_list, malformed};
-use crate::time::TIME_TOLERANCE_MS;
+use crate::text::error::Error;
+use crate::values::time::TIME_TOLERANCE_MS;
 
 script!(SCRIPT, ["list.lua"], is_list);
 
@@ -50,7 +51,10 @@ impl Runner {
             let Some((_, key)) = primaries.get(at.place) else {
                 return Ok(found);
             };
-            let reply = self.run(plan(names, key, at.scan, &pattern)).await?;
+            let reply = match self.run(plan(names, key, at.scan, &pattern)).await {
+                Err(error) if is_refusal(&error) => return Err(cannot_be_listed()),
+                reply => reply?,
+            };
             at.scan = read(&reply, names, &mut found)?;
             if at.scan == 0 {
                 at.place += 1;
@@ -63,6 +67,14 @@ impl Runner {
         found.next = has_more.then(|| format!("{}-{}", at.place, at.scan));
         Ok(found)
     }
+}
+
+/// Which locks there are is what the script finds out, so that their names cannot be declared.
+fn cannot_be_listed() -> Error {
+    Error::invalid(
+        "locks cannot be listed: the server lets scripts touch only the keys that a call declares (start Dragonfly with \
+         --default_lua_flags=allow-undeclared-keys)",
+    )
 }
 
 fn plan(names: &Names, key: &str, scan: u64, pattern: &str) -> Plan {

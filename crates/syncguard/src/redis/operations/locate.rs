@@ -1,10 +1,10 @@
-//! In a cluster, where the lock of a lock id is: its index entry leads there, and both are to be declared.
+//! Where the lock of a lock id is: its index entry leads there, and in a cluster, and on some other servers, both are to be declared.
 
-use crate::error::Error;
-use crate::lock_id::LockId;
 use crate::redis::names::Names;
 use crate::redis::plan::{Plan, script};
 use crate::redis::reply::{Reply, is_text, malformed};
+use crate::text::error::Error;
+use crate::values::lock_id::LockId;
 
 script!(SCRIPT, ["locate.lua"], is_text);
 

@@ -1,15 +1,15 @@
 //! The live lock on a key, or of a lock id.
 
 use super::record;
-use crate::error::Error;
-use crate::inspection::{LockRecord, Lookup};
-use crate::key::Key;
-use crate::lock_id::LockId;
+use crate::asking::inspection::{LockRecord, Lookup};
 use crate::redis::backend::Runner;
 use crate::redis::names::Names;
 use crate::redis::plan::{Plan, script};
-use crate::redis::reply::is_elsewhere;
-use crate::time::TIME_TOLERANCE_MS;
+use crate::redis::reply::{is_elsewhere, misplaced};
+use crate::text::error::Error;
+use crate::values::key::Key;
+use crate::values::lock_id::LockId;
+use crate::values::time::TIME_TOLERANCE_MS;
 
 script!(
     BY_KEY,
@@ -39,7 +39,7 @@ pub fn plan_by_key(names: &Names, key: &Key) -> Result<Plan, Error> {
         .number(TIME_TOLERANCE_MS))
 }
 
-/// What to send for a lock id. In a cluster, `lock_key` is the name of the lock, else `None`.
+/// What to send for a lock id. `lock_key` is the name of the lock, where it is known.
 /// [`record::outcome`] reads the reply.
 ///
 /// # Errors
@@ -71,7 +71,16 @@ impl Runner {
                 self.by_lock_id(lock_id, plan).await?
             }
         };
-        reply.map_or(Ok(None), |reply| record::outcome(&reply))
+        let Some(reply) = reply else {
+            return Ok(None);
+        };
+        let record = record::outcome(&reply)?;
+        match (&record, lookup) {
+            (Some(record), Lookup::LockId(lock_id)) if record.lock_id != *lock_id => {
+                Err(misplaced())
+            }
+            _ => Ok(record),
+        }
     }
 }
 

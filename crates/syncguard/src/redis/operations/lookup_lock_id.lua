@@ -1,5 +1,5 @@
 -- The live lock that lockId owns. After find.lua and read.lua.
--- KEYS  index, (in a cluster: lock)
+-- KEYS  index, (lock, where it is known)
 -- ARGV  lockId, toleranceMs, (index key without the client's own prefix)
 -- reply {the stored JSON, the server's time in ms}, or nil;
 --       -4 because the index leads to another lock than the one that was given

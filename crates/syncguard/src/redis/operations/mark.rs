@@ -2,14 +2,14 @@
 
 use serde_json::Value;
 
-use crate::due::{DoneMark, Due, MarkChange};
-use crate::error::Error;
-use crate::key::Key;
-use crate::lock_id::LockId;
 use crate::redis::backend::Runner;
 use crate::redis::names::Names;
 use crate::redis::plan::{Plan, script};
 use crate::redis::reply::{Reply, malformed};
+use crate::text::error::Error;
+use crate::values::due::{DoneMark, Due, MarkChange};
+use crate::values::key::Key;
+use crate::values::lock_id::LockId;
 
 script!(SCRIPT, ["clock.lua", "mark.lua", "set_mark.lua"], |reply| {
     matches!(reply, Reply::Nil | Reply::Bulk(_))

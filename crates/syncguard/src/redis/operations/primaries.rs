@@ -1,8 +1,8 @@
 //! The primaries that have locks. A script goes to the one of its keys, so each is known by a key.
 
-use crate::error::Error;
 use crate::redis::backend::Runner;
 use crate::redis::names::{ClientPrefix, Names};
+use crate::text::error::Error;
 
 impl Runner {
     /// For each primary that has locks its address, and a key that leads to it. On one server, the address is empty.

@@ -18,6 +18,14 @@ else
   lock.expiresAtMs = ends
   stored = cjson.encode(lock)
 end
-call('SET', lock_key, stored, 'PX', ARGV[4])
+local written = redis.pcall('SET', lock_key, stored, 'PX', ARGV[4])
+if type(written) == 'table' and written.err then
+  -- While its memory is full, a server refuses SET as the first write of a script. It takes one that follows a DEL, and an
+  -- extension needs no more memory than there was. Whatever else is wrong is wrong with the next SET, too.
+  if string.find(written.err, 'OOM ', 1, true) then
+    call('DEL', KEYS[1])
+  end
+  call('SET', lock_key, stored, 'PX', ARGV[4])
+end
 call('SET', KEYS[1], lock_key, 'PX', ARGV[4])
-return { 1, ends }
+return { 1, ends, ARGV[1] }

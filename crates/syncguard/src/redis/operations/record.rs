@@ -3,14 +3,14 @@
 
 use serde_json::{Map, Value};
 
-use crate::error::Error;
-use crate::fence::Fence;
-use crate::inspection::LockRecord;
-use crate::key::Key;
-use crate::labels::Labels;
-use crate::lock_id::LockId;
+use crate::asking::inspection::LockRecord;
 use crate::redis::reply::{Reply, malformed};
-use crate::time::{Clock as _, SystemClock, TIME_TOLERANCE_MS, is_live};
+use crate::text::error::Error;
+use crate::values::fence::Fence;
+use crate::values::key::Key;
+use crate::values::labels::Labels;
+use crate::values::lock_id::LockId;
+use crate::values::time::{Clock as _, SystemClock, TIME_TOLERANCE_MS, is_live};
 
 /// The end of the object that acquire writes. What users choose, the key and labels, comes after everything
 /// that the scripts' patterns look for, so it cannot imitate that.
@@ -73,6 +73,17 @@ pub fn outcome(reply: &Reply) -> Result<Option<LockRecord>, Error> {
     record.map(Some).ok_or_else(|| malformed("lookup"))
 }
 
+/// The labels in what is stored. What cannot be read has none.
+pub(super) fn labels(json: &[u8]) -> Labels {
+    let text = str::from_utf8(json).unwrap_or_default();
+    // Most locks have none.
+    if !Labels::NAMES.iter().any(|name| text.contains(name)) {
+        return Labels::default();
+    }
+    let object: Map<String, Value> = serde_json::from_str(text).unwrap_or_default();
+    Labels::read(|name| object.get(name)?.as_str())
+}
+
 fn read(json: &[u8], now_ms: Option<i64>) -> Option<LockRecord> {
     let object: Map<String, Value> = serde_json::from_slice(json).ok()?;
     let text = |name: &str| object.get(name)?.as_str();
@@ -120,8 +131,8 @@ fn fence(value: &Value) -> Option<Fence> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::error::ErrorKind;
-    use crate::owner::Owner;
+    use crate::text::error::ErrorKind;
+    use crate::values::owner::Owner;
 
     fn bulk(json: &str) -> Reply {
         Reply::Bulk(json.as_bytes().to_vec())

@@ -1,5 +1,5 @@
 -- Frees the lock that lockId owns. After find.lua and read.lua, before wake.lua.
--- KEYS  index, (in a cluster: lock)
+-- KEYS  index, (lock, where it is known)
 -- ARGV  lockId, toleranceMs, (index key without the client's own prefix)
 -- reply 1 freed, -2 it had expired, -1 no such lock, 0 the lock is another's,
 --       -4 nothing was done, because the index leads to another lock than the one that was given

@@ -1,18 +1,19 @@
 //! Frees the lock that a lock id owns.
 
-use crate::batch::Batch;
-use crate::error::Error;
-use crate::lock_id::LockId;
-use crate::outcome::{Absence, ReleaseOutcome};
+use crate::asking::outcome::{Absence, ReleaseOutcome};
 use crate::redis::backend::Runner;
 use crate::redis::names::Names;
 use crate::redis::plan::{Plan, script};
 use crate::redis::reply::{Reply, is_elsewhere, malformed};
-use crate::time::TIME_TOLERANCE_MS;
+use crate::text::error::Error;
+use crate::values::batch::Batch;
+use crate::values::lock_id::LockId;
+use crate::values::time::TIME_TOLERANCE_MS;
 
 script!(
     SCRIPT,
     [
+        "cluster.lua",
         "clock.lua",
         ("local bare = ARGV[3]"),
         "find.lua",
@@ -23,7 +24,7 @@ script!(
     |reply| { is_elsewhere(reply) || outcome(reply).is_ok() }
 );
 
-/// What to send. In a cluster, `lock_key` is the name of the lock, else `None`.
+/// What to send. `lock_key` is the name of the lock, where it is known.
 ///
 /// # Errors
 /// `InvalidArgument` when the prefix leaves no room.
@@ -34,7 +35,8 @@ pub fn plan(names: &Names, lock_id: &LockId, lock_key: Option<&str>) -> Result<P
         .keys_of(names, lock_key)
         .arg(lock_id.as_str())
         .number(TIME_TOLERANCE_MS)
-        .bare(names, &index_key))
+        .bare(names, &index_key)
+        .for_cluster(names))
 }
 
 /// What the reply means.
@@ -76,8 +78,8 @@ impl Runner {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::error::ErrorKind;
     use crate::redis::names::ClientPrefix;
+    use crate::text::error::ErrorKind;
 
     #[test]
     fn keys_and_arguments_stand_in_the_agreed_order() {
@@ -96,14 +98,14 @@ mod tests {
     }
 
     #[test]
-    fn in_a_cluster_the_lock_is_a_key_too() {
+    fn a_lock_that_is_known_is_a_key_too() {
         let id = LockId::parse("f4-_AAAAAAAAAAAAAAAAAA").unwrap();
         let names = Names::in_cluster("s", ClientPrefix::Ours("app:".into())).unwrap();
         let plan = plan(&names, &id, Some("{s:7f}:k")).unwrap();
         let index = "{s:7f}:id:f4-_AAAAAAAAAAAAAAAAAA";
         let keys = [format!("app:{index}"), "app:{s:7f}:k".to_owned()];
         assert!(plan.keys().eq(keys));
-        assert!(plan.args().eq([id.as_str(), "1000", index]));
+        assert!(plan.args().eq([id.as_str(), "1000", index, "cluster"]));
     }
 
     #[test]

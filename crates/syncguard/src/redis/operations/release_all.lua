@@ -1,5 +1,5 @@
 -- Frees locks, each for itself. After `one`, which is release.lua and what goes with it.
--- KEYS  for each lock: index, (in a cluster: lock)
+-- KEYS  for each lock: index, (lock, where all are known)
 -- ARGV  toleranceMs, how many locks, for each: lockId, (index key without the client's own prefix)
 -- reply for each lock that of release.lua
 local count = tonumber(ARGV[2])

@@ -2,18 +2,19 @@
 
 use std::mem;
 
-use crate::error::Error;
-use crate::lock_id::LockId;
-use crate::outcome::{Absence, ReleaseOutcome};
+use crate::asking::outcome::{Absence, ReleaseOutcome};
 use crate::redis::backend::{OwnedLock, Runner, TRIES, keeps_moving, owned_args, owned_keys};
 use crate::redis::names::Names;
 use crate::redis::plan::{Plan, script};
 use crate::redis::reply::{Reply, is_elsewhere, malformed};
-use crate::time::TIME_TOLERANCE_MS;
+use crate::text::error::Error;
+use crate::values::lock_id::LockId;
+use crate::values::time::TIME_TOLERANCE_MS;
 
 script!(
     SCRIPT,
     [
+        "cluster.lua",
         "clock.lua",
         ("local function one(KEYS, ARGV) local bare = ARGV[3]"),
         "find.lua",
@@ -29,7 +30,7 @@ script!(
 /// What to send for locks that are in one place.
 fn plan(names: &Names, locks: &[OwnedLock<'_>]) -> Result<Plan, Error> {
     let plan = owned_keys(Plan::new(&SCRIPT), names, locks)?.number(TIME_TOLERANCE_MS);
-    owned_args(plan, names, locks)
+    Ok(owned_args(plan, names, locks)?.for_cluster(names))
 }
 
 /// What the reply means for each of `count` locks. `None`: nothing was done, because the lock is another than the one that was
@@ -62,11 +63,21 @@ impl Runner {
         let mut all = vec![absent; lock_ids.len()];
         let mut left: Vec<_> = lock_ids.iter().copied().enumerate().collect();
         for _ in 0..TRIES {
-            let locks = self.owned(mem::take(&mut left)).await?;
+            let is_strict = self.is_strict();
+            let locks = self.owned(mem::take(&mut left), is_strict).await?;
             if locks.is_empty() {
                 return Ok(all);
             }
-            let reply = self.run(plan(&self.names, &locks)?).await?;
+            let reply = match self.run(plan(&self.names, &locks)?).await {
+                Err(error) if self.declaring.learns_from(is_strict, &error) => {
+                    left = locks
+                        .iter()
+                        .map(|lock| (lock.place, lock.lock_id))
+                        .collect();
+                    continue;
+                }
+                reply => reply?,
+            };
             for (lock, outcome) in locks.iter().zip(outcomes(&reply, locks.len())?) {
                 match (outcome, all.get_mut(lock.place)) {
                     (Some(outcome), Some(place)) => *place = outcome,
@@ -110,7 +121,7 @@ mod tests {
         let lock = "c:{s:7f}:k";
         let [first, second] = index.each_ref().map(|name| format!("c:{name}"));
         assert_eq!(keys, [&*first, lock, &*second, lock]);
-        let args = ["1000", "2", ids[0], &index[0], ids[1], &index[1]];
+        let args = ["1000", "2", ids[0], &index[0], ids[1], &index[1], "cluster"];
         assert!(clustered.args().eq(args));
     }
 

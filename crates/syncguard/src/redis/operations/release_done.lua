@@ -1,8 +1,8 @@
 -- Frees the lock that lockId owns, and stores that something is done. After `one`, which is release.lua and what goes with it,
 -- and mark.lua.
--- KEYS  index, mark, (in a cluster: lock)
+-- KEYS  index, mark, (lock)
 -- ARGV  lockId, toleranceMs, due, for how many ms the mark stays or nothing, (index key without the client's own prefix)
--- reply {that of release.lua}; {1} also when lockId has stored it before, in a call whose answer was lost
+-- reply {that of release.lua, lockId}; {1, lockId} also when lockId has stored it before, in a call whose answer was lost
 -- What is stored is looked at before anything is done.
 local text, mark = read_mark(KEYS[2])
 if text and not mark then
@@ -19,4 +19,4 @@ if reply == 1 then
 elseif mark and mark.due == ARGV[3] and mark.lockId == ARGV[1] then
   reply = 1
 end
-return { reply }
+return { reply, ARGV[1] }

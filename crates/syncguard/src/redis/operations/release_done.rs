@@ -1,19 +1,20 @@
 //! Frees a lock, and stores in the same step that something is done for a period.
 
 use super::mark;
-use crate::error::Error;
-use crate::lock_id::LockId;
-use crate::outcome::ReleaseOutcome;
+use crate::asking::outcome::ReleaseOutcome;
+use crate::asking::request::Finish;
 use crate::redis::backend::Runner;
 use crate::redis::names::Names;
 use crate::redis::plan::{Plan, script};
-use crate::redis::reply::{Reply, is_elsewhere, malformed};
-use crate::request::Finish;
-use crate::time::TIME_TOLERANCE_MS;
+use crate::redis::reply::{Reply, is_elsewhere, malformed, untagged};
+use crate::text::error::Error;
+use crate::values::lock_id::LockId;
+use crate::values::time::TIME_TOLERANCE_MS;
 
 script!(
     SCRIPT,
     [
+        "cluster.lua",
         "clock.lua",
         ("local function one(KEYS, ARGV) local bare = ARGV[3]"),
         "find.lua",
@@ -33,23 +34,27 @@ fn plan(
     lock_id: &LockId,
     done: &Finish,
     fence_ttl_ms: Option<i64>,
+    declares_lock: bool,
 ) -> Result<Plan, Error> {
     let lock_key = names.lock_key(&done.key)?;
     let index_key = names.index_key(lock_id)?;
     let plan = Plan::new(&SCRIPT)
+        .tagged(lock_id)
         .key(names, &index_key)
         .key(names, &names.mark_key_of(&done.key)?)
-        .keys_of(names, names.is_in_cluster().then_some(&lock_key))
+        .keys_of(names, declares_lock.then_some(&lock_key))
         .arg(lock_id.as_str())
         .number(TIME_TOLERANCE_MS)
         .arg(done.due.as_stored());
-    Ok(mark::lasting(plan, fence_ttl_ms).bare(names, &index_key))
+    Ok(mark::lasting(plan, fence_ttl_ms)
+        .bare(names, &index_key)
+        .for_cluster(names))
 }
 
 /// What the reply means.
 fn outcome(reply: &Reply) -> Result<ReleaseOutcome, Error> {
     match reply {
-        Reply::Array(items) => match items.as_slice() {
+        Reply::Array(items) => match untagged(items) {
             // The lock id owns the lock on another key.
             [code] if is_elsewhere(code) => super::release::outcome(&Reply::Int(0)),
             [code] => super::release::outcome(code),
@@ -67,8 +72,24 @@ impl Runner {
         lock_id: &LockId,
         done: &Finish,
     ) -> Result<ReleaseOutcome, Error> {
-        let plan = plan(&self.names, lock_id, done, self.fence_ttl_ms())?;
-        let outcome = outcome(&self.run(plan.replicated(self.replication)).await?)?;
+        let plan = |declares_lock| {
+            let plan = plan(
+                &self.names,
+                lock_id,
+                done,
+                self.fence_ttl_ms(),
+                declares_lock,
+            )?;
+            Ok::<_, Error>(plan.replicated(self.replication))
+        };
+        let is_strict = self.is_strict();
+        let reply = match self.run(plan(self.declares_known())?).await {
+            Err(error) if self.declaring.learns_from(is_strict, &error) => {
+                self.run(plan(true)?).await?
+            }
+            reply => reply?,
+        };
+        let outcome = outcome(&reply)?;
         self.forget(lock_id);
         Ok(outcome)
     }
@@ -77,10 +98,10 @@ impl Runner {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::due::Due;
-    use crate::key::Key;
-    use crate::outcome::Absence;
+    use crate::asking::outcome::Absence;
     use crate::redis::names::ClientPrefix;
+    use crate::values::due::Due;
+    use crate::values::key::Key;
 
     #[test]
     fn keys_and_arguments_stand_in_the_agreed_order() {
@@ -89,7 +110,10 @@ mod tests {
             key: Key::new("k").unwrap(),
             due: Due::new("v42").unwrap(),
         };
-        let plan_of = |names: Names, ttl_ms| plan(&names, &id, &done, ttl_ms).unwrap();
+        let plan_of = |names: Names, ttl_ms| {
+            let declares_lock = names.is_in_cluster();
+            plan(&names, &id, &done, ttl_ms, declares_lock).unwrap()
+        };
         let plain = plan_of(Names::new("s", ClientPrefix::None).unwrap(), None);
         assert!(
             plain
@@ -103,7 +127,8 @@ mod tests {
         assert_eq!(keys.len(), 3);
         assert!(keys[2].ends_with(":k") && keys[1].ends_with("\u{37e}done"));
         let args: Vec<_> = clustered.args().collect();
-        assert_eq!(args[3..], ["9", "{s:7f}:id:f4-_AAAAAAAAAAAAAAAAAA"]);
+        let last = ["9", "{s:7f}:id:f4-_AAAAAAAAAAAAAAAAAA", "cluster"];
+        assert_eq!(args[3..], last);
     }
 
     #[test]

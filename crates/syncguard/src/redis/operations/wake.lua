@@ -6,7 +6,7 @@ local channel = lock_key
 if string.find(channel, '\205\190', 1, true) then
   channel = string.gsub(channel, '\205\190%d+$', '')
 end
-if not KEYS[2] or type(redis.pcall('SPUBLISH', channel, '')) == 'table' then
+if not in_cluster or type(redis.pcall('SPUBLISH', channel, '')) == 'table' then
   redis.pcall('PUBLISH', channel, '')
 end
 return reply

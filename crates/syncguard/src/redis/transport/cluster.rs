@@ -5,27 +5,27 @@
 //! twice. Why no driver does this here: docs/decisions/drivers.md, "Why slots are followed here".
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use tokio::time::{Instant, sleep};
 
 use super::Transport;
-use crate::error::Error;
-use crate::event_loop::EventLoop;
-use crate::event_loop::Lane;
+use crate::network::event_loop::EventLoop;
+use crate::network::event_loop::Lane;
 use crate::random;
 use crate::redis::answer::Answer;
 use crate::redis::config::{RedisCluster, RedisConfig};
 use crate::redis::connection::cluster::redirect::Redirect;
 use crate::redis::connection::cluster::routes::{Node, Routes};
-use crate::redis::error::{Cause, reply_code, to_error};
+use crate::redis::error::{Cause, has_met_cluster_down, reply_code, to_error};
+use crate::redis::hash_slots;
 use crate::redis::plan::{Plan, ScriptForm};
 use crate::redis::reply::Reply;
-use crate::redis::slots;
+use crate::redis::switches::SwitchListener;
 use crate::redis::wakeups::cluster::ClusterSubscriptions;
-use crate::sending::before_sending;
+use crate::text::error::Error;
 use crate::waiting::wakeups::{Wakeups, Watch};
 
 /// How often a call may be sent to another node.
@@ -59,7 +59,7 @@ impl ClusterTransport {
 
     /// The slot of a plan: that of its first key, because all are in the same.
     fn slot(plan: &Plan) -> u16 {
-        plan.keys().next().map_or(0, slots::key_slot)
+        plan.keys().next().map_or(0, hash_slots::key_slot)
     }
 }
 
@@ -98,12 +98,16 @@ impl Transport for ClusterTransport {
     }
 
     async fn node_of(&self, key: &str) -> Result<Option<String>, Error> {
-        let node = self.routes.owner(slots::key_slot(key)).await?;
+        let node = self.routes.owner(hash_slots::key_slot(key)).await?;
         Ok(node.map(|node| format!("{}:{}", node.address.0, node.address.1)))
     }
 
     fn watch(&self, lock_key: &str) -> Option<Watch> {
         Some(self.wakeups.watch(lock_key))
+    }
+
+    fn on_switch(&self, listener: Weak<SwitchListener>) {
+        self.routes.switches().add(listener);
     }
 
     fn trouble(&self) -> Option<Error> {
@@ -144,7 +148,12 @@ impl Routing<'_> {
         let is_asked = asked.is_some();
         let node = match asked {
             Some(node) => node,
-            None => match before_sending(self.routes.owner(self.slot)).await? {
+            None => match self
+                .plan
+                .sending()
+                .before(self.routes.owner(self.slot))
+                .await?
+            {
                 Some(node) => node,
                 None => {
                     self.routes.find_soon();
@@ -152,7 +161,8 @@ impl Routing<'_> {
                 }
             },
         };
-        let connection = match before_sending(node.connections.for_plan(self.plan).get()).await {
+        let connecting = node.connections.for_plan(self.plan).get();
+        let connection = match self.plan.sending().before(connecting).await {
             Ok(connection) => connection,
             Err(error) => return self.somewhere_else(&node, error).await,
         };
@@ -188,7 +198,9 @@ impl Routing<'_> {
         text: &str,
     ) -> Result<Option<Reply>, Error> {
         let error = || self.error(text);
-        match Redirect::read(text) {
+        // A script of the caller's may say that itself, and is never sent twice.
+        let is_down = !self.plan.is_callers() && has_met_cluster_down(text);
+        match Redirect::read(text).or(is_down.then_some(Redirect::Down)) {
             // It is to be known by a name, and has none.
             Some(Redirect::Moved("?", _) | Redirect::Ask("?", _)) => {
                 self.routes.find().await;

@@ -1,14 +1,13 @@
 //! The transport over a connection of our own, not through somebody else's client.
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use async_trait::async_trait;
 
 use super::Transport;
-use crate::error::Error;
-use crate::event_loop::EventLoop;
-use crate::event_loop::Lane;
+use crate::network::event_loop::EventLoop;
+use crate::network::event_loop::Lane;
 use crate::redis::answer::Answer;
 use crate::redis::config::RedisConfig;
 use crate::redis::connection::script_connection::{Connections, PATIENCE};
@@ -16,8 +15,9 @@ use crate::redis::connection::target::Target;
 use crate::redis::error::{Cause, to_error};
 use crate::redis::plan::{Plan, ScriptForm};
 use crate::redis::reply::Reply;
+use crate::redis::switches::SwitchListener;
 use crate::redis::wakeups::listen::Subscriptions;
-use crate::sending::before_sending;
+use crate::text::error::Error;
 use crate::waiting::wakeups::{Wakeups, Watch};
 
 /// How many connections may be lost before a call is given to one of them.
@@ -25,6 +25,7 @@ const CONNECTIONS: u32 = 3;
 
 /// Runs scripts on one server.
 pub(super) struct DirectTransport {
+    target: Arc<Target>,
     connections: Connections,
     wakeups: Wakeups,
 }
@@ -39,14 +40,15 @@ impl DirectTransport {
         let patience = PATIENCE.min(config.locks.operation_timeout / 2);
         Ok(Self {
             connections: Connections::new(&target, event_loop, patience),
-            wakeups: Wakeups::new(Subscriptions(target)),
+            wakeups: Wakeups::new(Subscriptions(Arc::clone(&target))),
+            target,
         })
     }
 
     async fn call(&self, form: ScriptForm, plan: &Plan) -> Result<Answer, Error> {
         let link = self.connections.for_plan(plan);
         for _ in 0..CONNECTIONS {
-            let connection = before_sending(link.get()).await?;
+            let connection = plan.sending().before(link.get()).await?;
             match connection.run(form, plan).await? {
                 Answer::NotSent => {}
                 answer => return Ok(answer),
@@ -77,6 +79,12 @@ impl Transport for DirectTransport {
 
     fn watch(&self, lock_key: &str) -> Option<Watch> {
         Some(self.wakeups.watch(lock_key))
+    }
+
+    fn on_switch(&self, listener: Weak<SwitchListener>) {
+        if let Some(switches) = self.target.switches() {
+            switches.add(listener);
+        }
     }
 
     fn trouble(&self) -> Option<Error> {

@@ -5,13 +5,15 @@ mod direct;
 pub(super) mod shared;
 
 use std::fmt;
+use std::sync::Weak;
 
 use async_trait::async_trait;
 
 use super::plan::Plan;
 use super::reply::Reply;
-use crate::error::Error;
-use crate::event_loop::Lane;
+use super::switches::SwitchListener;
+use crate::network::event_loop::Lane;
+use crate::text::error::Error;
 use crate::waiting::wakeups::Watch;
 
 /// Runs scripts in a Redis server.
@@ -27,6 +29,12 @@ pub trait Transport: fmt::Debug + Send + Sync + 'static {
     /// Whether it leads to a Redis Cluster: then the names of each lock share a slot, and scripts touch only the
     /// keys of their plans.
     fn is_cluster(&self) -> bool {
+        false
+    }
+
+    /// Whether somebody may look at the calls, such as the mock of a client in a test of its user's. Then they have the keys
+    /// that they have always had, as long as the server takes that.
+    fn has_fixed_calls(&self) -> bool {
         false
     }
 
@@ -52,6 +60,12 @@ pub trait Transport: fmt::Debug + Send + Sync + 'static {
     fn watch(&self, lock_key: &str) -> Option<Watch> {
         let _ = lock_key;
         None
+    }
+
+    /// Calls `listener`, for as long as it lives, each time that another server has become the primary of locks. What the
+    /// former one was told last may be unknown there.
+    fn on_switch(&self, listener: Weak<SwitchListener>) {
+        let _ = listener;
     }
 
     /// Why nothing can be sent to the server at this moment, if that is known.

@@ -6,11 +6,11 @@ use std::sync::Arc;
 use super::Transport;
 use super::cluster::ClusterTransport;
 use super::direct::DirectTransport;
-use crate::error::Error;
-use crate::event_loop::EventLoop;
+use crate::network::event_loop::EventLoop;
+use crate::network::shared::SharedConnection;
 use crate::redis::config::{RedisConfig, RedisServer};
 use crate::redis::names::ClientPrefix;
-use crate::shared::SharedConnection;
+use crate::text::error::Error;
 
 /// A connection to one server, or connections to the nodes of one cluster. They are made when they are needed, and
 /// closed with the last backend that uses them.

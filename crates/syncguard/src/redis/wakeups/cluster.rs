@@ -14,12 +14,12 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::time::{Instant, sleep_until};
 
 use super::feed::{Feed, read};
-use crate::error::Error;
 use crate::random;
 use crate::redis::connection::cluster::redirect::Redirect;
 use crate::redis::connection::cluster::routes::{Node, Routes};
 use crate::redis::error::error_text;
-use crate::redis::slots::key_slot;
+use crate::redis::hash_slots::key_slot;
+use crate::text::error::Error;
 use crate::waiting::listener::{Listen, Listener, StoreMessage};
 
 /// The pause before names move to another node after the first disturbance. It doubles while others follow soon.

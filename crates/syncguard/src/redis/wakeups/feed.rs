@@ -4,6 +4,7 @@
 //! before it, whenever they remove a lock. Channels know nothing of database numbers: a lock of the same name in
 //! another database of the server wakes for nothing, which costs one attempt.
 
+use std::pin::pin;
 use std::sync::Arc;
 
 use redis::{Value, cmd, parse_redis_value_async};
@@ -11,10 +12,11 @@ use tokio::io::{AsyncWriteExt, BufReader};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::time::{Instant, sleep_until, timeout};
 
-use crate::error::{Error, ErrorKind};
-use crate::redis::answer::lost;
+use crate::redis::answer::{former, lost};
 use crate::redis::connection::limited::Limited;
+use crate::redis::connection::term::over;
 use crate::redis::error::{Cause, driver_error, error_text, to_error, to_error_hiding};
+use crate::text::error::{Error, ErrorKind};
 use crate::waiting::listener::{ANSWER, SILENCE, StoreMessage};
 
 /// One connection, which is tested when it is silent. It ends when this is dropped.
@@ -55,6 +57,7 @@ async fn serve(
     mut changes: UnboundedReceiver<FeedChange>,
     tell: &mut impl FnMut(Result<Value, Error>) -> bool,
 ) -> Result<(), Error> {
+    let mut is_over = pin!(over(stream.term()));
     let mut stream = BufReader::new(stream);
     let has_shard_channels = match has_slots {
         true => timeout(ANSWER, has_shard_channels(&mut stream)).await,
@@ -95,6 +98,8 @@ async fn serve(
                     command.arg(&*name).write_packed_command(&mut request);
                 }
             }
+            // Another server tells of what is freed from now on.
+            () = &mut is_over => return Err(former()),
             () = sleep_until(end) => {
                 if tested.is_some() {
                     return Err(silent());
@@ -159,7 +164,7 @@ pub(super) fn read(value: Value) -> Result<StoreMessage, Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::error::ErrorKind;
+    use crate::text::error::ErrorKind;
 
     fn array(items: &[&str]) -> Value {
         let bulk = |text: &&str| Value::BulkString(text.as_bytes().to_vec());

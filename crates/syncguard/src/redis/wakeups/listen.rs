@@ -8,9 +8,9 @@ use redis::Value;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
 use super::feed::{Feed, read};
-use crate::error::Error;
 use crate::redis::answer::lost;
 use crate::redis::connection::target::Target;
+use crate::text::error::Error;
 use crate::waiting::listener::{Listen, Listener, StoreMessage};
 
 /// Opens what tells.

@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::claim::{FileClaim, FileClaims, FileId, held_by_another_copy, id_of};
 use super::file_system::network_file_system;
-use crate::error::Error;
+use super::sole_copy::{FileId, SoleCopies, SoleCopy, held_by_another_copy, id_of};
 use crate::random;
 use crate::sqlite::error::{self, FileCall};
+use crate::text::error::Error;
 
 /// How long to wait for another copy of the library in this process to close the file.
 const PATIENCE: Duration = Duration::from_millis(100);
@@ -22,7 +22,7 @@ pub(super) struct LockFile {
     /// The same without links.
     real: PathBuf,
     id: FileId,
-    _claim: Arc<FileClaim>,
+    _sole: Arc<SoleCopy>,
 }
 
 impl LockFile {
@@ -38,6 +38,7 @@ impl LockFile {
         network_file_system: impl Fn(&Path) -> io::Result<Option<String>>,
     ) -> Result<Self, Error> {
         let real = without_links(path)?;
+        check_length(&real)?;
         let folder = real.parent().unwrap_or(&real);
         check_folder(folder)?;
         if !allow_network_file_system {
@@ -45,18 +46,18 @@ impl LockFile {
         }
         let until = Instant::now() + PATIENCE;
         loop {
-            let mut claims = FileClaims::lock();
+            let mut files = SoleCopies::lock();
             let id = make_or_check(&real)?;
-            if let Some(claim) = claims.claim(&real, FileId::clone(&id))? {
+            if let Some(copy) = files.enter(&real, FileId::clone(&id))? {
                 let path = path.to_owned();
                 return Ok(Self {
                     path,
                     real,
                     id,
-                    _claim: claim,
+                    _sole: copy,
                 });
             }
-            drop(claims);
+            drop(files);
             if Instant::now() >= until {
                 return Err(held_by_another_copy());
             }
@@ -110,6 +111,23 @@ fn without_links(path: &Path) -> Result<PathBuf, Error> {
         }
     }
     Err(Error::invalid("path leads through too many symbolic links"))
+}
+
+/// The longest path, and the longest name in it, to which SQLite can add the names of its other files, in bytes: `-journal` is the
+/// longest of these. SQLite takes paths of 511 bytes and a zero, and file systems names of 255.
+const LONGEST_PATH: usize = 504;
+const LONGEST_NAME: usize = 247;
+
+/// SQLite would find that out when it has created the lock file.
+fn check_length(real: &Path) -> Result<(), Error> {
+    let name = real.file_name().unwrap_or_default();
+    if cfg!(unix) && (real.as_os_str().len() > LONGEST_PATH || name.len() > LONGEST_NAME) {
+        return Err(Error::invalid(format!(
+            "path is too long for SQLite: without links, it may have {LONGEST_PATH} bytes, and the name of the file \
+             {LONGEST_NAME}"
+        )));
+    }
+    Ok(())
 }
 
 /// SQLite creates and removes files beside the lock file, so the folder must be writable.
@@ -213,7 +231,7 @@ fn check_is_not_mounted(path: &Path) -> Result<(), Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::error::ErrorKind;
+    use crate::text::error::ErrorKind;
 
     /// Opens a file in a folder of which `kind` is said; whether it was opened.
     fn opened_on(kind: Option<&str>, allow: bool) -> Result<(), Error> {

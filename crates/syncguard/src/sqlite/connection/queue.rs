@@ -9,10 +9,10 @@ use tokio::sync::{oneshot, watch};
 use super::releases::ReleaseFeed;
 use super::store::Store;
 use super::worker::{self, Effect, Job};
-use crate::error::{Error, ErrorKind};
 use crate::mutex::lock;
 use crate::sqlite::config::{Location, SqliteConfig};
-use crate::time::Clock;
+use crate::text::error::{Error, ErrorKind};
+use crate::values::time::Clock;
 
 /// The operations of one backend, in the order in which they came. Dropping it ends the thread.
 pub(in crate::sqlite) struct OperationQueue {

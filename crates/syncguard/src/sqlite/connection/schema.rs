@@ -2,9 +2,9 @@
 
 use rusqlite::{Connection, TransactionBehavior};
 
-use crate::error::Error;
-use crate::key::KeySpace;
 use crate::sqlite::error;
+use crate::text::error::Error;
+use crate::values::key::KeySpace;
 
 /// "SGLK", in the header of every lock file.
 pub(super) const APPLICATION_ID: i32 = 0x5347_4C4B;

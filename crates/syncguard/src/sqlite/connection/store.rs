@@ -12,12 +12,12 @@ use rusqlite::{Connection, OpenFlags};
 use super::file::LockFile;
 use super::releases::ReleaseFeed;
 use super::schema;
-use crate::error::{Error, ErrorKind};
 use crate::mutex::lock;
 use crate::random;
 use crate::sqlite::config::{Location, SqliteConfig};
 use crate::sqlite::error::{from_sqlite, is_busy};
-use crate::time::Clock;
+use crate::text::error::{Error, ErrorKind};
+use crate::values::time::Clock;
 
 /// How many statements are kept prepared: all that the operations use, and a few more.
 const STATEMENTS: usize = 32;

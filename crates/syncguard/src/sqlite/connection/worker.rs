@@ -9,9 +9,9 @@ use tokio::sync::oneshot;
 
 use super::releases::ReleaseFeed;
 use super::store::{Durability, Store, held_by_others};
-use crate::error::{Error, ErrorKind};
 use crate::sqlite::config::SqliteConfig;
-use crate::time::Clock;
+use crate::text::error::{Error, ErrorKind};
+use crate::values::time::Clock;
 
 /// The most operations in one transaction, to limit how long other processes wait.
 const LARGEST_BATCH: usize = 512;

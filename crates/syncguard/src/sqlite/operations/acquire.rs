@@ -1,28 +1,29 @@
 use std::borrow::Cow;
 use std::sync::LazyLock;
-use std::time::Duration;
 
 use rusqlite::{OptionalExtension, ToSql, params, params_from_iter};
 
 use super::labels;
 use super::mark;
 use super::slots::held_slots;
-use crate::batch::Batch;
-use crate::claim::Claim;
-use crate::due::DoneMark;
-use crate::error::Error;
-use crate::fence::Fence;
-use crate::granting::{FoundLock, Granting, grant};
-use crate::key::Key;
-use crate::outcome::AcquireOutcome;
-use crate::request::AcquireRequest;
+use crate::asking::granting::{FoundLock, Granting, NoSlot, grant};
+use crate::asking::outcome::AcquireOutcome;
+use crate::asking::request::AcquireRequest;
 use crate::sqlite::connection::schema::KEYS;
 use crate::sqlite::connection::store::Store;
 use crate::sqlite::error::from_sqlite;
-use crate::time::{TIME_TOLERANCE_MS, is_live};
+use crate::text::error::Error;
+use crate::values::batch::Batch;
+use crate::values::claim::Claim;
+use crate::values::due::DoneMark;
+use crate::values::fence::Fence;
+use crate::values::key::Key;
+use crate::values::labels::Labels;
+use crate::values::time::{TIME_TOLERANCE_MS, is_live};
 
 const READ: &str = include_str!("acquire_read.sql");
-const READ_OWN: &str = include_str!("acquire_own.sql");
+static READ_HELD: LazyLock<String> =
+    LazyLock::new(|| labels::write_into(include_str!("acquire_held.sql")));
 static WRITE_LOCK: LazyLock<String> =
     LazyLock::new(|| labels::write_into(include_str!("acquire_lock.sql")));
 const WRITE_FENCE: &str = include_str!("acquire_fence.sql");
@@ -34,7 +35,7 @@ struct WantedRow<'a> {
     fence_key: String,
 }
 
-/// Takes all the locks unless somebody holds one of them. Every check comes before the first write.
+/// Acquires all the locks unless somebody holds one of them. Every check comes before the first write.
 pub(in crate::sqlite) fn acquire(
     store: &Store,
     request: &AcquireRequest,
@@ -53,10 +54,7 @@ pub(in crate::sqlite) fn acquire(
                     wanted.push(WantedRow::of(key)?);
                 }
             }
-            Err((at, free_in)) => {
-                let claim = wanted.len() + at;
-                return Ok(AcquireOutcome::Locked { claim, free_in });
-            }
+            Err(none) => return Ok(none.answer(wanted.len())),
         }
     }
     let found = wanted.iter().zip(claims);
@@ -109,9 +107,8 @@ fn done(store: &Store, request: &AcquireRequest, now_ms: i64) -> Result<Option<D
     Ok((!is_own).then_some(mark))
 }
 
-/// The keys of the locks that these claims of one key are to get. If they cannot all be had, the claim that gets none,
-/// and how long until somebody else's ends.
-type Keys<'a> = Result<Batch<Cow<'a, Key>>, (usize, Option<Duration>)>;
+/// The keys of the locks that these claims of one key are to get, if they can all be had.
+type Keys<'a> = Result<Batch<Cow<'a, Key>>, NoSlot>;
 
 fn keys_of<'a>(store: &Store, claims: &'a [Claim], now_ms: i64) -> Result<Keys<'a>, Error> {
     let Some(Claim { key, slots, .. }) = claims.first() else {
@@ -162,35 +159,38 @@ fn read(
         .map_err(from_sqlite)?;
     let is_live = expires_at_ms.is_some_and(|at| is_live(at, now_ms, TIME_TOLERANCE_MS));
     // Only then: a key is free most of the time.
-    let own_fence: Option<String> = match is_live {
+    let held: Option<(Option<String>, Labels)> = match is_live {
         true => connection
-            .prepare_cached(READ_OWN)
+            .prepare_cached(&READ_HELD)
             .and_then(|mut read| {
                 let names = [&wanted.lock_key, claim.lock_id.as_str()];
-                read.query_one(names, |row| row.get(0)).optional()
+                read.query_one(names, |row| Ok((row.get(0)?, labels::read(row))))
+                    .optional()
             })
             .map_err(from_sqlite)?,
         false => None,
     };
+    let (own_fence, labels) = held.unwrap_or_default();
     Ok(FoundLock {
         slot: wanted.key.slot_number(),
         expires_at_ms,
         own_fence: own_fence.map(|text| Fence::parse(&text)).transpose()?,
         counter: counter.unwrap_or(0),
+        labels,
     })
 }
 
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
-    use std::time::Instant;
+    use std::time::{Duration, Instant};
 
     use super::*;
-    use crate::error::ErrorKind;
     use crate::sqlite::config::SqliteConfig;
     use crate::sqlite::connection::store::Durability;
-    use crate::time::SystemClock;
-    use crate::ttl::Ttl;
+    use crate::text::error::ErrorKind;
+    use crate::values::time::SystemClock;
+    use crate::values::ttl::Ttl;
 
     const LIMIT: i64 = 900_000_000_000_000;
 

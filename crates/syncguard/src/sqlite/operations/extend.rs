@@ -1,12 +1,12 @@
 use rusqlite::{Connection, params};
 
 use super::owned::owned;
-use crate::batch::Batch;
-use crate::error::Error;
-use crate::outcome::ExtendOutcome;
-use crate::request::Extension;
+use crate::asking::outcome::ExtendOutcome;
+use crate::asking::request::Extension;
 use crate::sqlite::connection::store::Store;
 use crate::sqlite::error::from_sqlite;
+use crate::text::error::Error;
+use crate::values::batch::Batch;
 
 const UPDATE: &str = include_str!("extend.sql");
 

@@ -1,8 +1,8 @@
-use crate::error::Error;
-use crate::inspection::{Fact, Facts};
+use crate::asking::inspection::{Fact, Facts};
 use crate::sqlite::connection::schema;
 use crate::sqlite::connection::store::Store;
 use crate::sqlite::error::from_sqlite;
+use crate::text::error::Error;
 
 const COUNTS: &str = "SELECT (SELECT count(*) FROM syncguard_locks), (SELECT count(*) FROM syncguard_fence_counters)";
 

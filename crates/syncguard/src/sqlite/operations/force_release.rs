@@ -1,11 +1,11 @@
 use rusqlite::OptionalExtension;
 
-use crate::error::Error;
-use crate::key::Key;
 use crate::sqlite::connection::schema::KEYS;
 use crate::sqlite::connection::store::Store;
 use crate::sqlite::error::from_sqlite;
-use crate::time::{TIME_TOLERANCE_MS, is_live};
+use crate::text::error::Error;
+use crate::values::key::Key;
+use crate::values::time::{TIME_TOLERANCE_MS, is_live};
 
 const DELETE: &str = include_str!("force_release.sql");
 

@@ -4,12 +4,12 @@ use std::sync::Arc;
 use rusqlite::{Connection, OptionalExtension, params};
 
 use super::slots::held_slots;
-use crate::error::Error;
-use crate::key::{Key, split_slot};
 use crate::sqlite::connection::schema::KEYS;
 use crate::sqlite::connection::store::Store;
 use crate::sqlite::error::from_sqlite;
-use crate::time::{TIME_TOLERANCE_MS, is_live};
+use crate::text::error::Error;
+use crate::values::key::{Key, split_slot};
+use crate::values::time::{TIME_TOLERANCE_MS, is_live};
 
 const READ: &str = include_str!("is_locked.sql");
 const CLEAN_UP: &str = include_str!("is_locked_cleanup.sql");

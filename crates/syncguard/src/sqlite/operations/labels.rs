@@ -1,6 +1,8 @@
 //! The columns of labels.
 
-use crate::labels::Labels;
+use rusqlite::Row;
+
+use crate::values::labels::Labels;
 
 /// Writes the columns of labels into a statement: their names for `{labels}`, the parameters after the six others for
 /// `{label_values}`, and for `{label_updates}` that a lock that is replaced loses its own.
@@ -16,4 +18,9 @@ pub(super) fn write_into(sql: &str) -> String {
             "{label_updates}",
             &list(&|_, name| format!("{name} = excluded.{name}")),
         )
+}
+
+/// The labels in a row that has their columns.
+pub(super) fn read(row: &Row<'_>) -> Labels {
+    Labels::read(|name| row.get::<_, Option<String>>(name).ok().flatten())
 }

@@ -4,11 +4,11 @@ use rusqlite::params;
 
 use super::labels;
 use super::lookup::Columns;
-use crate::error::Error;
-use crate::inspection::{LockPage, PageRequest};
+use crate::asking::inspection::{LockPage, PageRequest};
 use crate::sqlite::connection::store::Store;
 use crate::sqlite::error::from_sqlite;
-use crate::time::TIME_TOLERANCE_MS;
+use crate::text::error::Error;
+use crate::values::time::TIME_TOLERANCE_MS;
 
 static LIST: LazyLock<String> = LazyLock::new(|| labels::write_into(include_str!("list.sql")));
 

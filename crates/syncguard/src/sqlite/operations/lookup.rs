@@ -3,15 +3,15 @@ use std::sync::LazyLock;
 use rusqlite::{OptionalExtension, Row};
 
 use super::labels;
-use crate::error::Error;
-use crate::fence::Fence;
-use crate::inspection::{LockRecord, Lookup};
-use crate::key::Key;
-use crate::labels::Labels;
-use crate::lock_id::LockId;
+use crate::asking::inspection::{LockRecord, Lookup};
 use crate::sqlite::connection::schema::KEYS;
 use crate::sqlite::connection::store::Store;
 use crate::sqlite::error::{from_sqlite, malformed};
+use crate::text::error::Error;
+use crate::values::fence::Fence;
+use crate::values::key::Key;
+use crate::values::labels::Labels;
+use crate::values::lock_id::LockId;
 
 static BY_KEY: LazyLock<String> = LazyLock::new(|| by("key"));
 static BY_LOCK_ID: LazyLock<String> = LazyLock::new(|| by("lock_id"));
@@ -65,7 +65,7 @@ impl Columns {
             expires_at_ms: row.get(2)?,
             acquired_at_ms: row.get(3)?,
             fence: row.get(4)?,
-            labels: Labels::read(|name| row.get::<_, Option<String>>(name).ok().flatten()),
+            labels: labels::read(row),
         })
     }
 

@@ -1,12 +1,12 @@
 use rusqlite::{OptionalExtension, params};
 
-use crate::due::{DoneMark, Due, MarkChange};
-use crate::error::Error;
-use crate::key::Key;
-use crate::lock_id::LockId;
 use crate::sqlite::connection::schema::KEYS;
 use crate::sqlite::connection::store::Store;
 use crate::sqlite::error::{from_sqlite, malformed};
+use crate::text::error::Error;
+use crate::values::due::{DoneMark, Due, MarkChange};
+use crate::values::key::Key;
+use crate::values::lock_id::LockId;
 
 const READ: &str = include_str!("mark_read.sql");
 const WRITE: &str = include_str!("mark_write.sql");

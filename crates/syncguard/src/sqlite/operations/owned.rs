@@ -2,12 +2,12 @@
 
 use rusqlite::OptionalExtension;
 
-use crate::error::Error;
-use crate::lock_id::LockId;
-use crate::outcome::Absence;
+use crate::asking::outcome::Absence;
 use crate::sqlite::connection::store::Store;
 use crate::sqlite::error::from_sqlite;
-use crate::time::{TIME_TOLERANCE_MS, is_live};
+use crate::text::error::Error;
+use crate::values::lock_id::LockId;
+use crate::values::time::{TIME_TOLERANCE_MS, is_live};
 
 const READ: &str = include_str!("owned.sql");
 const DELETE: &str = include_str!("release.sql");

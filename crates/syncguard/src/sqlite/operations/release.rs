@@ -1,13 +1,13 @@
 use super::mark;
 use super::owned::{delete, owned};
-use crate::batch::Batch;
-use crate::due::DoneMark;
-use crate::error::Error;
-use crate::lock_id::LockId;
-use crate::outcome::{Absence, ReleaseOutcome};
-use crate::request::Finish;
+use crate::asking::outcome::{Absence, ReleaseOutcome};
+use crate::asking::request::Finish;
 use crate::sqlite::connection::schema::KEYS;
 use crate::sqlite::connection::store::Store;
+use crate::text::error::Error;
+use crate::values::batch::Batch;
+use crate::values::due::DoneMark;
+use crate::values::lock_id::LockId;
 
 /// Frees the locks that these lock ids own, each for itself. The fence counters stay.
 pub(in crate::sqlite) fn release(

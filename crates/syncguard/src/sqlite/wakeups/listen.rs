@@ -13,12 +13,12 @@ use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep_until};
 
 use super::pace::Pace;
-use crate::error::Error;
-use crate::key::{slot_range, split_slot};
 use crate::sqlite::connection::queue::{OperationQueue, answer};
 use crate::sqlite::connection::store::{Store, Version};
 use crate::sqlite::connection::worker::Effect;
 use crate::sqlite::operations::is_locked::free_among;
+use crate::text::error::Error;
+use crate::values::key::{slot_range, split_slot};
 use crate::waiting::listener::{Listen, Listener, StoreMessage};
 
 /// How a backend's releases, and those of others, are heard.
@@ -221,7 +221,7 @@ mod tests {
 
     use super::*;
     use crate::sqlite::config::SqliteConfig;
-    use crate::time::SystemClock;
+    use crate::values::time::SystemClock;
 
     struct Place {
         queue: Arc<OperationQueue>,

@@ -6,7 +6,7 @@ use tokio::task::yield_now;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::*;
-use crate::error::ErrorKind;
+use crate::text::error::ErrorKind;
 use crate::waiting::wakeups::{Wakeups, Watch};
 
 /// A server that does as it is told.

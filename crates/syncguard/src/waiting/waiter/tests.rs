@@ -8,29 +8,32 @@ use tokio::task::{JoinHandle, yield_now};
 use tokio::time::sleep;
 
 use super::*;
-use crate::backend::Capabilities;
-use crate::claim::Claim;
-use crate::event_loop::Lane;
-use crate::fence::Fence;
-use crate::guard::LockGuard;
-use crate::key::Key;
-use crate::lock::{LockOptions, lock};
-use crate::outcome::{Absence, Outcome, ReleaseOutcome};
-use crate::request::Operation;
-use crate::time::TimeAuthority;
+use crate::asking::outcome::{Absence, Outcome, ReleaseOutcome};
+use crate::asking::request::Operation;
+use crate::background::backend::Capabilities;
+use crate::background::work::Work;
+use crate::holding::guard::LockGuard;
+use crate::holding::lock::{LockOptions, lock};
+use crate::network::event_loop::Lane;
+use crate::values::claim::Claim;
+use crate::values::fence::Fence;
+use crate::values::key::Key;
+use crate::values::time::TimeAuthority;
 use crate::waiting::listener::StoreMessage;
 use crate::waiting::retry::Jitter;
 use crate::waiting::wakeups::{Wakeups, Watch};
-use crate::work::Work;
 
 mod hand_over;
 mod several;
+mod told;
 
 /// A store. Until a moment, somebody far away holds all locks; after it, all that it has granted are.
 struct Store {
     work: Work,
     free_at: Mutex<Instant>,
     held: Mutex<HashSet<LockId>>,
+    /// When the lock ends by itself, if it says so.
+    ends: Mutex<Option<Instant>>,
     asked: Mutex<Vec<Instant>>,
     /// What it fails with.
     fails: Mutex<Option<ErrorKind>>,
@@ -58,9 +61,11 @@ impl Store {
         }
         let mut held = self.held.lock().unwrap();
         if Instant::now() < *self.free_at.lock().unwrap() || !held.is_empty() {
+            let ends = *self.ends.lock().unwrap();
             return Ok(AcquireOutcome::Locked {
                 claim: 0,
-                free_in: None,
+                free_in: ends.map(|end| end.saturating_duration_since(Instant::now())),
+                labels: crate::values::labels::Labels::default(),
             });
         }
         held.insert(request.claims[0].lock_id.clone());
@@ -140,6 +145,7 @@ impl Scene {
             work: Work::default(),
             free_at: Mutex::new(start + limit),
             held: Mutex::default(),
+            ends: Mutex::default(),
             asked: Mutex::default(),
             fails: Mutex::default(),
             wakeups: None,

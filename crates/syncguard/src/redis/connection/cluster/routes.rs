@@ -4,7 +4,7 @@
 //! falls silent, and when the cluster is down: one question at a time however many ask for it, and with growing
 //! pauses while that does not help.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
@@ -13,10 +13,9 @@ use async_trait::async_trait;
 use tokio::time::{Instant, sleep};
 
 use super::topology::{Address, Range, fetch};
-use crate::error::Error;
-use crate::event_loop::EventLoop;
-use crate::event_loop::Lane;
 use crate::mutex::lock;
+use crate::network::event_loop::EventLoop;
+use crate::network::event_loop::Lane;
 use crate::race::Race;
 use crate::random;
 use crate::redis::config::{RedisCluster, RedisConfig};
@@ -24,7 +23,12 @@ use crate::redis::connection::link::{Connection, Dial, Link};
 use crate::redis::connection::script_connection::{Connections, PATIENCE, lane_of};
 use crate::redis::connection::target::Target;
 use crate::redis::error::{Cause, to_error};
-use crate::redis::slots::SLOTS;
+use crate::redis::hash_slots::HASH_SLOTS;
+use crate::redis::switches::Switches;
+use crate::text::error::Error;
+
+/// How long a node that was a primary may take to answer what it was sent.
+const LAST_ANSWERS: Duration = Duration::from_millis(500);
 
 /// How long one node may take to tell the slots before another one is asked as well.
 const HEAD_START: Duration = Duration::from_millis(250);
@@ -47,6 +51,8 @@ pub(in crate::redis) struct Routes {
     /// What was found out about the slots is a "connection" that is open until it is known to be outdated.
     finder: Link<SlotFinder>,
     is_finding: AtomicBool,
+    /// Who hears that a node has lost all of its slots to another.
+    switches: Switches,
 }
 
 #[derive(Default)]
@@ -95,6 +101,7 @@ impl Routes {
                 state: Mutex::default(),
                 finder: Link::new(SlotFinder(Weak::clone(this)), patience),
                 is_finding: AtomicBool::new(false),
+                switches: Switches::default(),
             }
         }))
     }
@@ -194,6 +201,10 @@ impl Routes {
         }
     }
 
+    pub(in crate::redis) fn switches(&self) -> &Switches {
+        &self.switches
+    }
+
     fn translate(&self, (host, port): Address) -> Address {
         let map = self.set.nat_map.as_ref();
         map.and_then(|map| map.translate(&host, port))
@@ -221,7 +232,7 @@ impl Routes {
         let mut guard = lock(&self.state);
         let state = &mut *guard;
         let mut before = std::mem::take(&mut state.nodes);
-        state.owners = vec![None; usize::from(SLOTS)];
+        let owners = std::mem::replace(&mut state.owners, vec![None; usize::from(HASH_SLOTS)]);
         for range in ranges {
             let mut place = |address| {
                 let address = self.translate(address);
@@ -248,9 +259,35 @@ impl Routes {
         let keep = self.target.config().locks.operation_timeout * 2;
         let is_over = |(since, _): &mut (Instant, Arc<Node>)| now - *since > keep;
         let gone: Vec<_> = state.former.extract_if(.., is_over).collect();
+        let replaced = without_slots(&owners, &state.owners);
         drop(guard);
         // This may end connections, and so tell somebody.
         drop(gone);
+        self.replaced(replaced);
+    }
+
+    /// Sees to it that nobody goes by what nodes say that were primaries and have no slots any more.
+    fn replaced(&self, nodes: Vec<Arc<Node>>) {
+        if nodes.is_empty() {
+            return;
+        }
+        self.switches.tell();
+        let this = Weak::clone(&self.this);
+        tokio::spawn(async move {
+            // One that answers says where its calls belong, and they are sent there.
+            sleep(LAST_ANSWERS).await;
+            let Some(this) = this.upgrade() else { return };
+            let owners = lock(&this.state).owners.clone();
+            for node in nodes {
+                if !owners
+                    .iter()
+                    .flatten()
+                    .any(|owner| Arc::ptr_eq(owner, &node))
+                {
+                    node.connections.give_up();
+                }
+            }
+        });
     }
 
     /// The nodes to ask for the slots: first those that are known, beginning anywhere, so that no single one decides.
@@ -268,6 +305,14 @@ impl Routes {
         }
         known
     }
+}
+
+/// The nodes that had slots before and have none now.
+fn without_slots(before: &[Option<Arc<Node>>], now: &[Option<Arc<Node>>]) -> Vec<Arc<Node>> {
+    let mut seen: HashSet<_> = now.iter().flatten().map(Arc::as_ptr).collect();
+    let before = before.iter().flatten();
+    let without = before.filter(|node| seen.insert(Arc::as_ptr(node)));
+    without.cloned().collect()
 }
 
 /// Counts as finding until it is dropped, also with its runtime.

@@ -3,12 +3,12 @@
 use redis::{Value, cmd};
 use tokio::time::timeout;
 
-use crate::error::Error;
 use crate::redis::connection::connect;
 use crate::redis::connection::session::{Handshake, ask, late, login};
 use crate::redis::connection::target::Target;
 use crate::redis::error::{Cause, to_error};
-use crate::redis::slots::SLOTS;
+use crate::redis::hash_slots::HASH_SLOTS;
+use crate::text::error::Error;
 
 /// The longest answer, in bytes: a few hundred for each range of slots, of which a large cluster has thousands.
 const LONGEST: usize = 16 * 1024 * 1024;
@@ -124,7 +124,9 @@ fn array(value: &Value) -> Option<&[Value]> {
 
 fn slot(value: &Value) -> Option<u16> {
     match value {
-        Value::Int(number) => u16::try_from(*number).ok().filter(|slot| *slot < SLOTS),
+        Value::Int(number) => u16::try_from(*number)
+            .ok()
+            .filter(|slot| *slot < HASH_SLOTS),
         _ => None,
     }
 }

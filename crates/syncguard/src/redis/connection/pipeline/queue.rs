@@ -3,10 +3,11 @@
 use std::collections::VecDeque;
 
 use tokio::sync::oneshot;
+use tokio::time::Instant;
 
-use crate::error::Error;
 use crate::redis::answer::{Answer, lost};
 use crate::redis::reply::Reply;
+use crate::text::error::Error;
 
 /// For as many who wait, room is kept.
 const ROOM: usize = 1024;
@@ -45,21 +46,35 @@ impl Recipient {
     }
 }
 
+/// Somebody who waits.
+pub(super) struct Waiting {
+    pub(super) fits: Fits,
+    pub(super) recipient: Recipient,
+    /// Since when.
+    pub(super) since: Instant,
+    /// When the answer comes too late, if that is known.
+    pub(super) needed_by: Option<Instant>,
+}
+
 /// All who wait.
 #[derive(Default)]
-pub(super) struct AnswerQueue(VecDeque<(Fits, Recipient)>);
+pub(super) struct AnswerQueue(VecDeque<Waiting>);
 
 impl AnswerQueue {
     pub(super) fn len(&self) -> usize {
         self.0.len()
     }
 
-    pub(super) fn push(&mut self, fits: Fits, waiting: Recipient) {
-        self.0.push_back((fits, waiting));
+    pub(super) fn push(&mut self, waiting: Waiting) {
+        self.0.push_back(waiting);
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Waiting> {
+        self.0.iter()
     }
 
     /// Whoever has waited longest.
-    pub(super) fn pop(&mut self) -> Option<(Fits, Recipient)> {
+    pub(super) fn pop(&mut self) -> Option<Waiting> {
         let next = self.0.pop_front();
         // After a stall there were many.
         if self.0.capacity() > ROOM && self.0.len() < self.0.capacity() / 8 {
@@ -71,7 +86,7 @@ impl AnswerQueue {
     /// Takes the last ones, all but the first `count`.
     pub(super) fn take_behind(&mut self, count: usize) -> impl Iterator<Item = Recipient> {
         let last = self.0.drain(count.min(self.0.len())..);
-        last.map(|(_, waiting)| waiting)
+        last.map(|waiting| waiting.recipient)
     }
 }
 
@@ -84,7 +99,12 @@ mod tests {
         const MANY: usize = 100_000;
         let mut queue = AnswerQueue::default();
         for _ in 0..MANY {
-            queue.push(|_| true, Recipient::Probe);
+            queue.push(Waiting {
+                fits: |_| true,
+                recipient: Recipient::Probe,
+                since: Instant::now(),
+                needed_by: None,
+            });
         }
         for left in (0..MANY).rev() {
             assert!(queue.pop().is_some());

@@ -4,9 +4,9 @@ use std::io::{self, ErrorKind, Read};
 
 use redis::{Parser, Value};
 
-use crate::error::Error;
 use crate::redis::error::{Cause, driver_error, error_text, to_error};
 use crate::redis::reply::Reply;
+use crate::text::error::Error;
 
 /// Keeps what has come of a reply until the rest comes.
 #[derive(Default)]

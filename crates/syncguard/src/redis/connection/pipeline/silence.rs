@@ -1,72 +1,106 @@
-//! When a server was heard last, and what waits for a sign of life.
+//! When the silence of a server is suspect, and how it is asked for a sign of life.
 
-use std::time::{Duration, SystemTime};
+use std::sync::{Arc, MutexGuard};
+use std::time::Duration;
 
-use tokio::time::Instant;
+use tokio::runtime::Handle;
+use tokio::time::{Instant, sleep};
 
-/// After this silence, the server is asked for a sign of life before it is sent anything else. The devices on the way
-/// forget connections after minutes; a process may have been frozen for hours.
-pub(super) const LONG: Duration = Duration::from_secs(5);
+use super::last_heard::Probe;
+use super::queue::{Recipient, Waiting};
+use super::{Pipeline, PipelineState};
+use crate::redis::error::{Cause, to_error};
+use crate::redis::reply::is_pong;
 
-/// When the server was heard last, by two clocks. The first stands still while the machine is suspended, and
-/// somebody may set the second.
-pub(super) struct LastHeard {
-    at: Instant,
-    wall: SystemTime,
-}
-
-impl LastHeard {
-    pub(super) fn now() -> Self {
-        Self {
-            at: Instant::now(),
-            wall: SystemTime::now(),
+impl Pipeline {
+    /// Answers may take so much longer from now on, because the server itself waits for something.
+    pub(in crate::redis::connection) fn is_held_up(&self, limit: Duration) {
+        if let Some(state) = self.lock().as_mut() {
+            state.held_up = state.held_up.max(limit);
         }
     }
 
-    pub(super) fn is_long_ago(&self) -> bool {
-        // The clock of the wall costs as much again, and who calls often needs it only then.
-        self.at.elapsed() > LONG || self.wall.elapsed().is_ok_and(|past| past > LONG)
+    /// When it is suspect, if nothing is heard until then: a call has waited for as long as `suspicion`, or for a quarter of the
+    /// time after which its answer is of no use, if that is less. `None`: no call waits.
+    pub(in crate::redis::connection) fn suspect_at(&self, suspicion: Duration) -> Option<Instant> {
+        let state = self.lock();
+        let state = state.as_ref()?;
+        let at = |waiting: &Waiting| {
+            let patience = waiting.needed_by.map_or(suspicion, |by| {
+                let quarter = (by - waiting.since) / 4;
+                quarter.max(self.patience).min(suspicion)
+            });
+            waiting.since.max(state.heard.at()) + patience + state.held_up
+        };
+        state.waiting.iter().map(at).min()
+    }
+
+    /// By when the first answer is needed, if that is known.
+    pub(in crate::redis::connection) fn needed_by(&self) -> Option<Instant> {
+        let state = self.lock();
+        let waiting = state.as_ref()?.waiting.iter();
+        waiting.filter_map(|waiting| waiting.needed_by).min()
+    }
+
+    /// Whether something has come since then, or the stream has ended.
+    pub(in crate::redis::connection) fn has_heard_since(&self, then: Instant) -> bool {
+        let state = self.lock();
+        state.as_ref().is_none_or(|state| state.heard.at() > then)
+    }
+
+    /// Locks the state. If nothing was heard for a moment, it looks first whether the stream has ended meanwhile.
+    pub(super) fn lock_to_write(&self, now: Instant) -> MutexGuard<'_, Option<PipelineState>> {
+        let mut state = self.lock();
+        let looks = |state: &mut PipelineState| state.heard.looks_now(now);
+        if state.as_mut().is_some_and(looks) {
+            drop(state);
+            self.look();
+            state = self.lock();
+        }
+        state
+    }
+
+    /// Asks the server for a sign of life. What is called from now on is held back until that has come, so that it can
+    /// be sent on another stream if none comes.
+    pub(super) fn ask_for_a_sign(self: &Arc<Self>, state: &mut PipelineState) {
+        let is_idle = state.waiting.len() == 0;
+        let ping = b"*1\r\n$4\r\nPING\r\n";
+        state.unwritten.end().extend_from_slice(ping);
+        state.wait(Waiting {
+            fits: is_pong,
+            recipient: Recipient::Probe,
+            since: Instant::now(),
+            needed_by: None,
+        });
+        self.liveness.sent(false);
+        state.write();
+        let until = is_idle.then(|| Instant::now() + self.patience);
+        state.probe = Some(Probe {
+            held: Vec::new(),
+            calls: 0,
+            until,
+        });
+        if is_idle && let Ok(runtime) = Handle::try_current() {
+            let (this, patience) = (Arc::clone(self), self.patience);
+            runtime.spawn(async move {
+                sleep(patience).await;
+                this.end_if_silent();
+            });
+        }
+    }
+
+    fn end_if_silent(&self) {
+        self.look();
+        let until = self.lock().as_ref().and_then(PipelineState::gives_up_at);
+        if until.is_some_and(|until| until <= Instant::now()) {
+            self.end(&to_error(Cause::Silent, true));
+        }
     }
 }
 
-/// The server was asked for a sign of life.
-pub(super) struct Probe {
-    /// Calls that are not written until it has given one.
-    pub(super) held: Vec<u8>,
-    /// How many these are.
-    pub(super) calls: usize,
-    /// When to give up. `None` where other calls are under way: then [`Liveness`](super::Liveness) decides.
-    pub(super) until: Option<Instant>,
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[tokio::test(start_paused = true)]
-    async fn either_clock_tells() {
-        let heard = LastHeard::now();
-        assert!(!heard.is_long_ago());
-        // A machine that was suspended: only the clock of the wall went on.
-        let wall = SystemTime::now() - LONG * 2;
-        assert!(
-            LastHeard {
-                wall,
-                ..LastHeard::now()
-            }
-            .is_long_ago()
-        );
-        // A clock that was set back.
-        let wall = SystemTime::now() + LONG * 2;
-        assert!(
-            !LastHeard {
-                wall,
-                ..LastHeard::now()
-            }
-            .is_long_ago()
-        );
-        tokio::time::advance(LONG * 2).await;
-        assert!(heard.is_long_ago());
-        assert!(LastHeard { wall, ..heard }.is_long_ago());
+impl PipelineState {
+    /// When the time for a sign of life is over.
+    fn gives_up_at(&self) -> Option<Instant> {
+        self.probe.as_ref()?.until
     }
 }

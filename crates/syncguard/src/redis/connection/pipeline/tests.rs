@@ -1,21 +1,21 @@
 //! On a clock that stands still unless all wait, and a stream in memory.
 
 mod retired;
+mod sockets;
 mod stage;
 
 use std::time::Duration;
 
 use futures::FutureExt as _;
-use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
+use tokio::io::{AsyncReadExt, duplex};
 use tokio::task::yield_now;
 use tokio::time::timeout;
 
 use super::*;
-use crate::error::ErrorKind;
-use crate::outcome::{Absence, ReleaseOutcome};
-use crate::redis::connection::socket::Socket;
-use crate::redis::reply::Reply;
-use stage::{Buffering, Stage, call, is_not_sent, outcome, pipeline_on, turns};
+use crate::asking::outcome::{Absence, ReleaseOutcome};
+use crate::redis::reply::{Reply, is_pong};
+use crate::text::error::ErrorKind;
+use stage::{Buffering, Stage, is_not_sent, outcome, turns};
 
 const ID: &str = "AAAAAAAAAAAAAAAAAAAAAA";
 const LIMIT: Duration = Duration::from_secs(5);
@@ -198,7 +198,7 @@ async fn a_call_that_was_given_up_before_it_was_sent_keeps_its_place() {
         ReleaseOutcome::Absent(Absence::NotFound)
     );
     // Likewise behind a sign of life.
-    tokio::time::sleep(silence::LONG * 2).await;
+    tokio::time::sleep(last_heard::LONG * 2).await;
     drop(stage.call());
     let next = stage.call();
     stage.reply("+PONG\r\n").await;
@@ -312,29 +312,6 @@ async fn whoever_looks_reads_although_the_reader_does_not_run() {
     assert!(!stage.pipeline.is_open());
 }
 
-#[tokio::test]
-async fn whoever_looks_reads_a_socket_whose_event_loop_is_busy() {
-    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let client = tokio::net::TcpStream::connect(listener.local_addr().unwrap());
-    let (client, server) = tokio::join!(client, listener.accept());
-    let (mut socket, (mut server, _)) = (Socket::Tcp(client.unwrap()), server.unwrap());
-    let _on_loop = socket.move_to_loop().unwrap();
-    let pipeline = pipeline_on(Box::new(socket));
-    let mut call = call(&pipeline);
-    server.write_all(b":1\r\n").await.unwrap();
-    let told = async {
-        loop {
-            pipeline.look();
-            if let Some(answer) = (&mut call).now_or_never() {
-                return answer;
-            }
-            tokio::time::sleep(Duration::from_millis(1)).await;
-        }
-    };
-    let answer = timeout(LIMIT, told).await.unwrap();
-    assert!(matches!(answer, Ok(Answer::Reply(Reply::Int(1)))));
-}
-
 #[tokio::test(start_paused = true)]
 async fn what_the_stream_took_and_has_not_passed_on_is_flushed() {
     const CALLS: usize = 100;
@@ -357,7 +334,7 @@ async fn what_the_stream_took_and_has_not_passed_on_is_flushed() {
 #[tokio::test(start_paused = true)]
 async fn after_a_long_silence_the_server_is_asked_before_it_is_sent_anything() {
     let mut stage = Stage::new(64 * 1024);
-    tokio::time::sleep(silence::LONG * 2).await;
+    tokio::time::sleep(last_heard::LONG * 2).await;
     let calls = [(); FEW * 2].map(|()| stage.call());
     turns().await;
     assert_eq!(stage.words(), PING);
@@ -378,7 +355,7 @@ async fn after_a_long_silence_the_server_is_asked_before_it_is_sent_anything() {
 #[tokio::test(start_paused = true)]
 async fn without_a_sign_of_life_nothing_was_sent() {
     let mut stage = Stage::new(64 * 1024);
-    tokio::time::sleep(silence::LONG * 2).await;
+    tokio::time::sleep(last_heard::LONG * 2).await;
     let start = Instant::now();
     let calls = [stage.call(), stage.call()];
     for call in calls {
@@ -396,7 +373,7 @@ async fn a_server_that_is_silent_with_calls_under_way_may_be_busy() {
     let mut stage = Stage::new(64 * 1024);
     let mut first = stage.call();
     assert_eq!(stage.arrived(), 1);
-    tokio::time::sleep(silence::LONG - Duration::from_millis(100)).await;
+    tokio::time::sleep(last_heard::LONG - Duration::from_millis(100)).await;
     let late = stage.call();
     tokio::time::sleep(PATIENCE * 4).await;
     assert_eq!(stage.arrived(), 1);
@@ -414,6 +391,32 @@ async fn a_server_that_is_silent_with_calls_under_way_may_be_busy() {
         ReleaseOutcome::Absent(Absence::NotFound)
     );
     assert_eq!(outcome(held).await.unwrap(), ReleaseOutcome::Released);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_silence_is_suspect_in_time_for_what_is_needed_soon() {
+    let mut stage = Stage::new(4096);
+    let (start, suspicion) = (Instant::now(), PATIENCE * 10);
+    let suspect_at = |stage: &Stage| stage.pipeline.suspect_at(suspicion).map(|at| at - start);
+    assert_eq!(suspect_at(&stage), None);
+    let late = stage.call();
+    assert_eq!(suspect_at(&stage), Some(suspicion));
+    for (needed_in, expected) in [(100, 10), (20, 5), (4, 1), (1, 1)] {
+        let by = Some(start + PATIENCE * needed_in);
+        let write = |out: &mut Vec<u8>| out.extend_from_slice(PING.as_bytes());
+        let mut call = Box::pin(stage.pipeline.call_by(by, write, is_pong));
+        assert!((&mut call).now_or_never().is_none());
+        assert_eq!(suspect_at(&stage), Some(PATIENCE * expected));
+    }
+    // Whatever waits for replicas may take longer.
+    stage.pipeline.is_held_up(PATIENCE * 3);
+    assert_eq!(suspect_at(&stage), Some(PATIENCE * 4));
+    stage
+        .reply(":1\r\n+PONG\r\n+PONG\r\n+PONG\r\n+PONG\r\n")
+        .await;
+    outcome(late).await.unwrap();
+    turns().await;
+    assert_eq!(suspect_at(&stage), None);
 }
 
 #[tokio::test(start_paused = true)]

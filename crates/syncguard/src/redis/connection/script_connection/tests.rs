@@ -9,20 +9,27 @@ use std::task::{Context, Poll, Waker};
 use std::thread;
 use std::time::Instant;
 
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use futures::FutureExt as _;
+use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::{oneshot, watch};
 
 use super::*;
-use crate::backend::Backend;
-use crate::event_loop::{Interest, Source};
-use crate::key::Key;
+use crate::asking::outcome::Outcome;
+use crate::asking::request::Operation;
+use crate::background::backend::Backend;
 use crate::mutex::lock;
+use crate::network::event_loop::{Interest, Readiness, Source};
 use crate::operation::{self, CallOptions};
-use crate::outcome::Outcome;
+use crate::redis::connection::limited::Limited;
+use crate::redis::connection::stream::ServerEndpoint;
+use crate::redis::connection::term::Named;
+use crate::redis::names::{ClientPrefix, Names};
+use crate::redis::operations::release;
 use crate::redis::{RedisBackend, RedisConfig, RedisConnection};
-use crate::request::Operation;
+use crate::values::key::Key;
+use crate::values::lock_id::LockId;
 
 const LIMIT: Duration = Duration::from_millis(500);
 
@@ -74,7 +81,7 @@ impl Loop {
         IS_IN_TURN.set(true);
         let sources = lock(&self.sources).clone().unwrap_or_default();
         for source in sources {
-            if source.turn(true) == Interest::Nothing {
+            if source.turn(Readiness::Readable) == Interest::Nothing {
                 self.ended.fetch_add(1, SeqCst);
                 if let Some(sources) = lock(&self.sources).as_mut() {
                     sources.retain(|other| !Arc::ptr_eq(other, &source));
@@ -291,6 +298,32 @@ fn closing_ends_the_connection_on_the_loop() {
     assert_eq!(stage.event_loop.ended.load(SeqCst), 1);
     let answer = stage.event_loop.run(&stage.runtime, stage.is_locked());
     assert!(answer.is_err());
+}
+
+#[tokio::test]
+async fn a_former_primary_is_sent_nothing() {
+    let at = |port| Named {
+        address: ("h".to_owned(), port),
+        epoch: 0,
+    };
+    let primary = watch::Sender::new(Some(at(1)));
+    let (mut server, client) = duplex(1024);
+    let endpoint = ServerEndpoint::Unix("here".to_owned());
+    let term = Term::new(at(1).address, primary.subscribe());
+    let opened = Opened {
+        stream: Limited::new(Box::new(client), endpoint).with_term(term),
+        login: Vec::new(),
+        took: Duration::ZERO,
+    };
+    primary.send_replace(Some(at(2)));
+    let target = Arc::new(Target::new(&RedisConfig::default()).unwrap());
+    let connection = ScriptConnection::start(opened, target, None);
+    let names = Names::new("s", ClientPrefix::None).unwrap();
+    let plan = release::plan(&names, &LockId::generate().unwrap(), None).unwrap();
+    // Before anything else runs, such as what ends the connection.
+    let answer = connection.run(ScriptForm::Hash, &plan).now_or_never();
+    assert!(matches!(answer, Some(Ok(Answer::NotSent))));
+    assert!(server.read_u8().now_or_never().is_none());
 }
 
 #[test]

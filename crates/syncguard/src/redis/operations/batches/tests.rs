@@ -2,24 +2,29 @@
 
 use std::collections::VecDeque;
 use std::fmt;
+use std::future::pending;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use async_trait::async_trait;
+use futures::FutureExt as _;
+use tokio::time::{Instant, sleep};
 
 use super::*;
-use crate::backend::Backend;
-use crate::claim::{Claim, Slots};
-use crate::error::ErrorKind;
-use crate::key::Key;
-use crate::outcome::{FromOutcome, Outcome};
+use crate::asking::outcome::{FromOutcome, Outcome};
+use crate::asking::request::Operation;
+use crate::asking::sending::Sending;
+use crate::background::backend::Backend;
 use crate::redis::RedisBackend;
 use crate::redis::config::RedisLocks;
 use crate::redis::names::ClientPrefix;
 use crate::redis::plan::Plan;
 use crate::redis::reply::Reply;
 use crate::redis::transport::Transport;
-use crate::request::Operation;
-use crate::ttl::Ttl;
+use crate::text::error::ErrorKind;
+use crate::values::claim::{Claim, Slots};
+use crate::values::key::Key;
+use crate::values::ttl::Ttl;
 
 /// A cluster that answers scripts with what it was given, in the order in which they come.
 #[derive(Default)]
@@ -27,6 +32,10 @@ struct Scripted {
     answers: Mutex<VecDeque<Result<Reply, Error>>>,
     /// Of each script the first key.
     asked: Mutex<Vec<String>>,
+    /// Whether scripts that are not answered wait for a connection.
+    is_down: bool,
+    /// How long each script waits for a connection.
+    pause: Duration,
 }
 
 impl fmt::Debug for Scripted {
@@ -41,6 +50,15 @@ impl Transport for Scripted {
         let key = plan.keys().next().unwrap_or_default().to_owned();
         self.asked.lock().unwrap().push(key);
         let answer = self.answers.lock().unwrap().pop_front();
+        if answer.is_none() && self.is_down {
+            plan.sending().before(pending::<()>()).await;
+        }
+        let ready = async {
+            if !self.pause.is_zero() {
+                sleep(self.pause).await;
+            }
+        };
+        plan.sending().before(ready).await;
         answer.expect("nothing more is sent")
     }
 
@@ -55,10 +73,14 @@ struct Scene {
 }
 
 fn scene(answers: impl IntoIterator<Item = Result<Reply, Error>>) -> Scene {
-    let cluster = Arc::new(Scripted {
+    scene_on(Scripted {
         answers: Mutex::new(answers.into_iter().collect()),
         ..Scripted::default()
-    });
+    })
+}
+
+fn scene_on(cluster: Scripted) -> Scene {
+    let cluster = Arc::new(cluster);
     let transport: Arc<dyn Transport> = Arc::clone(&cluster) as _;
     let backend = RedisBackend::over(transport, ClientPrefix::None, &RedisLocks::default());
     Scene {
@@ -75,6 +97,13 @@ impl Scene {
 
     /// Asks for a key in shard `c6`, and for two slots of another in `87`, which comes first.
     async fn acquire(&self) -> (AcquireRequest, Result<AcquireOutcome, Error>) {
+        self.acquire_noted_in(&Sending::default()).await
+    }
+
+    async fn acquire_noted_in(
+        &self,
+        sending: &Sending,
+    ) -> (AcquireRequest, Result<AcquireOutcome, Error>) {
         let key = |name| Key::new(name).unwrap();
         let slots = Slots::new(5).unwrap();
         let claims = [
@@ -83,6 +112,7 @@ impl Scene {
             Claim::slot(key("p"), slots).unwrap(),
         ];
         let mut request = AcquireRequest::of(claims, Ttl::from_millis(5000).unwrap()).unwrap();
+        request.sending = sending.clone();
         self.backend.prepare(&mut request);
         let outcome = self.ask(Operation::Acquire(request.clone())).await;
         (request, outcome)
@@ -138,8 +168,12 @@ async fn what_was_taken_is_given_back_before_the_answer() {
     let [four, five] = located();
     let scene = scene([ints(&SLOTS), ints(&[0, 0, 700]), four, five, ints(&[1, 1])]);
     let (request, outcome) = scene.acquire().await;
-    let free_in = Some(std::time::Duration::from_millis(700));
-    let locked = AcquireOutcome::Locked { claim: 0, free_in };
+    let free_in = Some(Duration::from_millis(700));
+    let locked = AcquireOutcome::Locked {
+        claim: 0,
+        free_in,
+        labels: crate::values::labels::Labels::default(),
+    };
     assert_eq!(outcome.unwrap(), locked);
     let asked = scene.asked();
     assert_eq!(asked[..2], STEPS);
@@ -175,13 +209,50 @@ async fn an_error_after_which_nothing_is_left_is_known() {
 }
 
 #[tokio::test]
+async fn what_waits_for_a_later_shard_was_sent() {
+    // The key's node cannot be reached, or the slots cannot be given back.
+    for answers in [vec![ints(&SLOTS)], vec![ints(&SLOTS), ints(&[0, 0, 700])]] {
+        let count = answers.len();
+        let scene = scene_on(Scripted {
+            answers: Mutex::new(answers.into()),
+            is_down: true,
+            ..Scripted::default()
+        });
+        let sending = Sending::noted();
+        let mut acquisition = Box::pin(scene.acquire_noted_in(&sending));
+        assert!(acquisition.as_mut().now_or_never().is_none());
+        assert!(scene.cluster.asked.lock().unwrap().len() > count);
+        // So whoever gives it up undoes it.
+        assert!(!sending.is_waiting());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn locks_last_from_the_first_sending_on() {
+    let pause = Duration::from_secs(1);
+    let scene = scene_on(Scripted {
+        answers: Mutex::new([ints(&SLOTS), ints(&KEY)].into()),
+        pause,
+        ..Scripted::default()
+    });
+    let (sending, start) = (Sending::noted(), Instant::now());
+    scene.acquire_noted_in(&sending).await.1.unwrap();
+    assert_eq!(sending.sent(), Some(start + pause));
+    assert_eq!(start.elapsed(), pause * 2);
+}
+
+#[tokio::test]
 async fn what_is_left_of_an_acquisition_does_not_stand_for_the_whole() {
     // Of what was granted once, the slots are there and the key is not.
     let repeated = [1, 2, 4, 7, 99, 5, 8, 99];
     let scene = scene([ints(&repeated), ints(&KEY), bulk("{syncguard:c6}:k"), ok(1)]);
     let (_, outcome) = scene.acquire().await;
     let (claim, free_in) = (1, None);
-    let locked = AcquireOutcome::Locked { claim, free_in };
+    let locked = AcquireOutcome::Locked {
+        claim,
+        free_in,
+        labels: crate::values::labels::Labels::default(),
+    };
     assert_eq!(outcome.unwrap(), locked);
     scene.asked();
 }

@@ -10,12 +10,12 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
 use super::*;
-use crate::backend::Backend;
-use crate::key::Key;
+use crate::asking::outcome::Outcome;
+use crate::asking::request::Operation;
+use crate::background::backend::Backend;
 use crate::operation::{self, CallOptions};
-use crate::outcome::Outcome;
 use crate::redis::RedisBackend;
-use crate::request::Operation;
+use crate::values::key::Key;
 
 /// A server on which nothing is locked.
 #[derive(Default)]

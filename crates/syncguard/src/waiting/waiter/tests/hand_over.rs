@@ -152,7 +152,7 @@ async fn while_others_want_the_lock_it_is_never_handed_over() {
 }
 
 /// Tells of a lock when it is told to.
-struct Server(Messages);
+pub(super) struct Server(pub(super) Messages);
 
 struct Connection(Vec<StoreMessage>, UnboundedReceiver<StoreMessage>);
 
@@ -178,6 +178,7 @@ impl Listener for Connection {
     }
 
     async fn test(&mut self) -> Result<(), Error> {
+        self.0.push(StoreMessage::Alive);
         Ok(())
     }
 

@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 
 use super::*;
-use crate::claim::Slots;
-use crate::request::ReleaseRequest;
+use crate::asking::request::ReleaseRequest;
+use crate::values::claim::Slots;
 
 /// A store of many keys, by key the lock id that holds it.
 #[derive(Debug, Default)]
@@ -74,6 +74,7 @@ impl Keys {
                 return AcquireOutcome::Locked {
                     claim,
                     free_in: None,
+                    labels: crate::values::labels::Labels::default(),
                 };
             };
             let grant = Grant {
@@ -264,6 +265,28 @@ async fn as_many_ask_at_the_same_time_as_slots_were_released_and_none_in_vain() 
     assert_eq!(seconds(granted).await, [0, 0, 0, 0, 1, 1, 1, 1, 2, 2]);
     assert_eq!(t.store.asked.lock().unwrap().len(), 11);
     assert!(t.store.work.queues().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn more_and_more_ask_at_the_same_time_for_slots_that_others_have_freed() {
+    let t = Scene::new();
+    let key = Key::new("s").unwrap();
+    let elsewhere = (1..=15).map(|number| (key.slot(number), LockId::generate().unwrap()));
+    t.store.held.lock().unwrap().extend(elsewhere);
+    let granted = (0..15)
+        .map(|_| t.hold(vec![slot_of(15)], 100 * S))
+        .collect::<Vec<_>>();
+    settle().await;
+    settle().await;
+    *t.store.on_their_way.lock().unwrap() = (0, 0);
+    t.store.asked.lock().unwrap().clear();
+    // Nobody tells of it: one of them looks when it is time to.
+    t.store.held.lock().unwrap().clear();
+    for one in granted {
+        one.await.unwrap();
+    }
+    assert_eq!(t.store.asked.lock().unwrap().len(), 15, "none in vain");
+    assert!(t.store.on_their_way.lock().unwrap().1 >= 4);
 }
 
 #[tokio::test(start_paused = true)]

@@ -23,7 +23,7 @@ async fn nothing_new_goes_to_a_server_that_has_become_another() {
 #[tokio::test(start_paused = true)]
 async fn a_server_that_does_not_know_us_any_more_is_sent_nothing() {
     let mut stage = Stage::new(4096);
-    tokio::time::sleep(silence::LONG * 2).await;
+    tokio::time::sleep(last_heard::LONG * 2).await;
     let call = stage.call();
     stage.reply("-NOAUTH Authentication required.\r\n").await;
     assert!(is_not_sent(call).await);
@@ -31,7 +31,7 @@ async fn a_server_that_does_not_know_us_any_more_is_sent_nothing() {
     assert_eq!(stage.words(), PING);
     // A user without the right to PING may still call.
     let mut stage = Stage::new(4096);
-    tokio::time::sleep(silence::LONG * 2).await;
+    tokio::time::sleep(last_heard::LONG * 2).await;
     let call = stage.call();
     turns().await;
     assert_eq!(stage.arrived(), 0);
@@ -92,7 +92,7 @@ async fn what_waits_for_a_sign_of_life_does_not_go_to_a_server_that_has_become_a
     let mut stage = Stage::new(64 * 1024);
     let first = stage.call();
     assert_eq!(stage.arrived(), 1);
-    tokio::time::sleep(silence::LONG * 2).await;
+    tokio::time::sleep(last_heard::LONG * 2).await;
     let held = [stage.call(), stage.call()];
     assert_eq!(stage.words(), PING);
     stage.reply("-READONLY You can't write.\r\n").await;
@@ -109,7 +109,7 @@ async fn what_waits_for_a_sign_of_life_does_not_go_to_a_server_that_has_become_a
 async fn a_sign_of_life_that_a_full_socket_does_not_take_is_asked_for_later() {
     let mut stage = Stage::new(64);
     let first = stage.call();
-    tokio::time::sleep(silence::LONG * 2).await;
+    tokio::time::sleep(last_heard::LONG * 2).await;
     let calls = [stage.call(), stage.call()];
     let mut words = String::new();
     for _ in 0..PORTION {

@@ -9,13 +9,13 @@ use tokio::task::JoinHandle;
 
 use super::super::*;
 use super::{ID, LIMIT, PATIENCE};
-use crate::lock_id::LockId;
-use crate::outcome::ReleaseOutcome;
+use crate::asking::outcome::ReleaseOutcome;
 use crate::redis::connection::socket::Socket;
 use crate::redis::connection::stream::{ServerEndpoint, Stream};
 use crate::redis::names::{ClientPrefix, Names};
 use crate::redis::operations::release;
 use crate::redis::plan::{Plan, ScriptForm};
+use crate::values::lock_id::LockId;
 use futures_core::future::BoxFuture;
 
 /// What will be the answer to a call.

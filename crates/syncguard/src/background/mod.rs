@@ -1,0 +1,9 @@
+//! The backend of a store, what is under way on it, and what goes on after the answer, such as an undo.
+//!
+//! It knows requests, heartbeats and the queues of those who wait, because a backend ends with all of them. It must not know
+//! how a call is bounded, nor guards, nor any store.
+
+pub(crate) mod backend;
+pub(crate) mod permits;
+pub(crate) mod undo;
+pub(crate) mod work;

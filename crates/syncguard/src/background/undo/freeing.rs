@@ -1,0 +1,118 @@
+//! How locks are given back: at once, or later, by letting them end at a time until which they are to be held.
+
+use tokio::time::Instant;
+
+use crate::asking::outcome::{ExtendOutcome, FromOutcome as _, ReleaseOutcome};
+use crate::asking::request::{Extension, Operation, ReleaseRequest};
+use crate::background::backend::Backend;
+use crate::text::error::{Error, ErrorKind};
+use crate::values::batch::Batch;
+use crate::values::lock_id::LockId;
+use crate::values::ttl::Ttl;
+
+/// What comes of a release.
+pub(super) type Released = Result<Batch<ReleaseOutcome>, Error>;
+
+/// What gives locks back.
+pub(crate) struct Freeing {
+    release: Operation,
+    /// Before that, they are not freed, and end then.
+    hold_until: Option<Instant>,
+}
+
+impl Freeing {
+    pub(crate) fn new(request: ReleaseRequest, hold_until: Option<Instant>) -> Self {
+        Self {
+            release: Operation::Release(request),
+            hold_until,
+        }
+    }
+
+    /// # Errors
+    /// As [`ReleaseRequest::check`].
+    pub(crate) fn check(&self) -> Result<(), Error> {
+        match &self.release {
+            Operation::Release(request) => request.check(),
+            _ => Ok(()),
+        }
+    }
+
+    pub(crate) fn lock_ids(&self) -> &[LockId] {
+        match &self.release {
+            Operation::Release(request) => &request.lock_ids,
+            _ => &[],
+        }
+    }
+
+    /// Whether something is stored with the release.
+    pub(super) fn stores(&self) -> bool {
+        matches!(&self.release, Operation::Release(request) if request.done.is_some())
+    }
+
+    /// Ends the heartbeats of the locks. Gives what is to be waited for before the locks are made to end later.
+    pub(crate) fn end_heartbeats(
+        &self,
+        backend: &dyn Backend,
+    ) -> Option<impl Future<Output = ()> + Send + use<>> {
+        let heartbeats = backend.work().heartbeats();
+        if self.is_release() {
+            heartbeats.stop(self.lock_ids());
+            return None;
+        }
+        Some(heartbeats.finish(self.lock_ids()))
+    }
+
+    /// Whether it frees the locks if it is sent now.
+    pub(super) fn is_release(&self) -> bool {
+        self.left_to_hold().is_none()
+    }
+
+    /// Asks the store once.
+    pub(crate) async fn run(&self, backend: &dyn Backend) -> Released {
+        if self.is_release() {
+            return backend.run(&self.release).await.and_then(Batch::of);
+        }
+        Box::pin(self.end_later(backend)).await
+    }
+
+    /// Lets the locks end when they have been held for long enough. All or none are made shorter, so that one that is gone must not
+    /// be asked for.
+    async fn end_later(&self, backend: &dyn Backend) -> Released {
+        let mut outcomes: Batch<_> = self
+            .lock_ids()
+            .iter()
+            .map(|_| ReleaseOutcome::Released)
+            .collect();
+        let mut asked: Vec<usize> = (0..outcomes.len()).collect();
+        while !asked.is_empty() {
+            let Some(ttl) = self.left_to_hold() else {
+                return backend.run(&self.release).await.and_then(Batch::of);
+            };
+            let lock_ids = asked.iter().map(|place| self.lock_ids()[*place].clone());
+            let extend = Operation::Extend(Extension {
+                gives_back: true,
+                ..Extension::new(lock_ids.collect(), ttl)
+            });
+            match ExtendOutcome::of(backend.run(&extend).await?)? {
+                ExtendOutcome::Extended { .. } => break,
+                ExtendOutcome::Absent { lock, absence } if lock < asked.len() => {
+                    outcomes[asked.remove(lock)] = ReleaseOutcome::Absent(absence);
+                }
+                ExtendOutcome::Absent { .. } => {
+                    return Err(Error::new(
+                        ErrorKind::Internal,
+                        "a store has named a lock that was not asked for",
+                    ));
+                }
+            }
+        }
+        Ok(outcomes)
+    }
+
+    /// For how much longer they are to be held, in whole milliseconds.
+    fn left_to_hold(&self) -> Option<Ttl> {
+        let left = self.hold_until?.checked_duration_since(Instant::now())?;
+        let ms = left.as_nanos().div_ceil(1_000_000);
+        Ttl::from_millis(i64::try_from(ms).ok()?).ok()
+    }
+}

@@ -1,0 +1,100 @@
+//! An extension on its way, and what comes of it for the locks that it is about.
+
+use std::sync::Arc;
+
+use tokio::time::Instant;
+
+use super::locks::Shared;
+use super::members::Members;
+use crate::asking::outcome::ExtendOutcome;
+use crate::text::error::Error;
+use crate::values::batch::Batch;
+use crate::values::lock_id::LockId;
+use crate::values::ttl::Ttl;
+
+/// An extension on its way. If it is dropped, nobody knows what became of it.
+pub(crate) struct Extending {
+    shared: Arc<Shared>,
+    /// The entries that it is about.
+    leads: Batch<LockId>,
+    /// The locks that it names.
+    lock_ids: Batch<LockId>,
+    ttl: Ttl,
+    sent: Instant,
+    is_done: bool,
+}
+
+impl Extending {
+    pub(super) fn new(
+        shared: &Arc<Shared>,
+        leads: Batch<LockId>,
+        lock_ids: Batch<LockId>,
+        ttl: Ttl,
+        sent: Instant,
+    ) -> Self {
+        Self {
+            shared: Arc::clone(shared),
+            leads,
+            lock_ids,
+            ttl,
+            sent,
+            is_done: false,
+        }
+    }
+
+    /// Notes what came of it, and tells the holders.
+    pub(crate) fn done(mut self, answer: &Result<ExtendOutcome, Error>) {
+        self.is_done = true;
+        self.note(Some(answer));
+    }
+
+    fn note(&self, answer: Option<&Result<ExtendOutcome, Error>>) {
+        for lead in &self.leads {
+            let finished = self.shared.lock().change(lead, |entry| {
+                let answer = answer.and_then(|answer| self.told(&entry.members, answer));
+                let (ttl, sent, now) = (self.ttl, self.sent, Instant::now());
+                let loss = entry.heartbeat.finish(ttl, sent, answer, now);
+                let extended = match answer {
+                    Some(Ok(ExtendOutcome::Extended { expires_at_ms })) => Some(expires_at_ms),
+                    _ => None,
+                };
+                (loss, extended, Arc::clone(&entry.heartbeat.holder))
+            });
+            let Some((loss, extended, holder)) = finished else {
+                continue;
+            };
+            self.shared.changed.notify_one();
+            if let Some(loss) = loss {
+                self.shared.lose(lead, loss);
+            } else if let Some(expires_at_ms) = extended {
+                holder.extended(expires_at_ms);
+            }
+        }
+    }
+
+    /// What the answer says of locks that were granted together: nothing if only some of them were extended, or if the one that
+    /// is gone is none of them any more.
+    fn told<'a>(
+        &self,
+        members: &Members,
+        answer: &'a Result<ExtendOutcome, Error>,
+    ) -> Option<Result<ExtendOutcome, &'a Error>> {
+        match answer {
+            Ok(ExtendOutcome::Absent { lock, absence }) => {
+                let lock = members.place(self.lock_ids.get(*lock)?)?;
+                let absence = *absence;
+                Some(Ok(ExtendOutcome::Absent { lock, absence }))
+            }
+            Ok(extended) => members.are_among(&self.lock_ids).then_some(Ok(*extended)),
+            Err(error) => Some(Err(error)),
+        }
+    }
+}
+
+impl Drop for Extending {
+    fn drop(&mut self) {
+        if !self.is_done {
+            self.note(None);
+        }
+    }
+}

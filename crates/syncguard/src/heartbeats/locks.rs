@@ -1,0 +1,235 @@
+//! The locks of one backend that extend themselves, and by when to look at each of them.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use tokio::sync::{Notify, oneshot};
+use tokio::time::Instant;
+
+use super::members::Members;
+use crate::asking::hold::Holder;
+use crate::heartbeats::heartbeat::{Heartbeat, Loss};
+use crate::mutex::lock;
+use crate::values::batch::Batch;
+use crate::values::lock_id::LockId;
+
+#[derive(Default)]
+pub(super) struct Shared {
+    /// How many locks there are: most backends have none, and their operations look no further.
+    pub(super) count: AtomicUsize,
+    pub(super) locks: Mutex<Locks>,
+    /// Tells the task that a lock is due earlier than it knows.
+    pub(super) changed: Notify,
+}
+
+#[derive(Default)]
+pub(super) struct Locks {
+    /// Locks that were granted together are one entry, under the lock id of the first of them.
+    pub(super) by_lock_id: HashMap<LockId, Entry>,
+    /// Under which lock id the others are.
+    pub(super) leads: HashMap<LockId, LockId>,
+    /// By when to look at them again.
+    pub(super) queue: BTreeMap<(Instant, u64), LockId>,
+    pub(super) numbers: u64,
+    pub(super) is_running: bool,
+}
+
+pub(super) struct Entry {
+    pub(super) heartbeat: Heartbeat,
+    pub(super) members: Members,
+    /// Where it is in the queue: at this time, and with a number that tells it from others that are due then.
+    pub(super) at: Instant,
+    pub(super) number: u64,
+    pub(super) state: HeartbeatState,
+}
+
+pub(super) enum HeartbeatState {
+    /// It waits for its next heartbeat.
+    Waiting,
+    /// It is in a batch, and its turn has not come. Whether it ends before that is seen all the same.
+    Due,
+    /// A heartbeat is on its way. If something is sent here, the time for the answer is over; once this is dropped, there is
+    /// no need for it any more.
+    Beating(Option<oneshot::Sender<()>>),
+}
+
+pub(super) enum Next {
+    /// The locks whose heartbeats are due, the last one first, and those whose end has come.
+    Due {
+        due: Vec<LockId>,
+        ended: Vec<LockId>,
+    },
+    At(Instant),
+    /// All locks have just come to their end, or to that of the time for an answer: what is done about them tells more.
+    Unknown,
+}
+
+impl Shared {
+    pub(super) fn lose(&self, lock_id: &LockId, loss: Loss) {
+        if let Some(entry) = self.remove(lock_id) {
+            entry.heartbeat.holder.lost(loss.error, loss.which);
+        }
+    }
+
+    pub(super) fn remove(&self, lock_id: &LockId) -> Option<Entry> {
+        let mut locks = self.lock();
+        let entry = locks.by_lock_id.remove(lock_id)?;
+        locks.queue.remove(&(entry.at, entry.number));
+        for led in entry.members.granted().iter().skip(1) {
+            locks.leads.remove(led);
+        }
+        self.count.store(locks.by_lock_id.len(), SeqCst);
+        if locks.by_lock_id.is_empty() {
+            self.changed.notify_one();
+        }
+        Some(entry)
+    }
+
+    /// Takes locks out of what is extended. Gives the heartbeats that are on their way for those of which nothing is left: they are
+    /// given up when that is dropped.
+    pub(super) fn leave(&self, lock_ids: &[LockId]) -> Vec<oneshot::Sender<()>> {
+        let mut beating = Vec::new();
+        for lock_id in lock_ids {
+            let mut locks = self.lock();
+            let lead = locks.lead(lock_id);
+            let Some(entry) = locks.by_lock_id.get_mut(&lead) else {
+                continue;
+            };
+            if !entry.members.release(lock_id) {
+                continue;
+            }
+            if entry.members.is_empty() {
+                drop(locks);
+                if let Some(entry) = self.remove(&lead)
+                    && let HeartbeatState::Beating(Some(late)) = entry.state
+                {
+                    beating.push(late);
+                }
+                continue;
+            }
+            // A heartbeat that names it, too, is given up: the next one, for the others, is due at once. After their end none may be sent
+            // any more, and only the answer that is on its way can keep them.
+            let has_time = Instant::now() < entry.heartbeat.end();
+            if has_time && matches!(entry.state, HeartbeatState::Beating(_)) {
+                entry.state = HeartbeatState::Waiting;
+                locks.queue_again(&lead);
+                self.changed.notify_one();
+            }
+        }
+        beating
+    }
+
+    /// Lets a lock wait for its next heartbeat.
+    pub(super) fn wait_again(&self, lock_id: &LockId) {
+        let mut locks = self.lock();
+        if let Some(entry) = locks.by_lock_id.get_mut(lock_id) {
+            entry.state = HeartbeatState::Waiting;
+            locks.queue_again(lock_id);
+        }
+        drop(locks);
+        self.changed.notify_one();
+    }
+
+    pub(super) fn lock(&self) -> MutexGuard<'_, Locks> {
+        lock(&self.locks)
+    }
+}
+
+impl Entry {
+    /// When to look at it, as things are.
+    pub(super) fn look_at(&self) -> Instant {
+        match self.state {
+            HeartbeatState::Waiting => self.heartbeat.next(),
+            HeartbeatState::Due => self.heartbeat.end(),
+            HeartbeatState::Beating(_) => self.heartbeat.answer_by(),
+        }
+    }
+}
+
+impl Locks {
+    /// Takes what is due now or soon out of the queue, else says when something is. A heartbeat whose time is over is told so.
+    pub(super) fn take_due(&mut self, now: Instant) -> Next {
+        let (mut due, mut ended) = (Vec::new(), Vec::new());
+        while let Some(first) = self.queue.first_entry() {
+            let Some(entry) = self.by_lock_id.get_mut(first.get()) else {
+                first.remove();
+                continue;
+            };
+            // The first one sets the time, and those that are due soon go with it.
+            let is_waiting = matches!(entry.state, HeartbeatState::Waiting);
+            let goes_with = is_waiting && !due.is_empty() && entry.heartbeat.is_due_soon(now);
+            if entry.at > now && !goes_with {
+                break;
+            }
+            let lock_id = first.remove();
+            // It does not hear that if its runtime has ended.
+            if let HeartbeatState::Beating(late) = &mut entry.state
+                && late.take().is_some_and(|late| late.send(()).is_ok())
+            {
+                continue;
+            }
+            entry.state = HeartbeatState::Due;
+            if entry.heartbeat.end() <= now {
+                ended.push(lock_id);
+            } else {
+                entry.at = entry.look_at();
+                self.queue.insert((entry.at, entry.number), lock_id.clone());
+                due.push(lock_id);
+            }
+        }
+        due.reverse();
+        match self.queue.first_key_value() {
+            _ if !due.is_empty() || !ended.is_empty() => Next::Due { due, ended },
+            Some(((at, _), _)) => Next::At(*at),
+            None => Next::Unknown,
+        }
+    }
+
+    /// Changes a lock, and its place in the queue.
+    pub(super) fn change<T>(
+        &mut self,
+        lock_id: &LockId,
+        change: impl FnOnce(&mut Entry) -> T,
+    ) -> Option<T> {
+        let changed = change(self.by_lock_id.get_mut(lock_id)?);
+        self.queue_again(lock_id);
+        Some(changed)
+    }
+
+    pub(super) fn queue_again(&mut self, lock_id: &LockId) {
+        let Some(entry) = self.by_lock_id.get_mut(lock_id) else {
+            return;
+        };
+        self.queue.remove(&(entry.at, entry.number));
+        entry.at = entry.look_at();
+        let is_beating = matches!(entry.state, HeartbeatState::Beating(_));
+        let heartbeat = &entry.heartbeat;
+        heartbeat
+            .holder
+            .held_until(heartbeat.held_until(is_beating));
+        self.queue.insert((entry.at, entry.number), lock_id.clone());
+    }
+
+    /// Under which lock id that lock is.
+    pub(super) fn lead(&self, lock_id: &LockId) -> LockId {
+        self.leads.get(lock_id).unwrap_or(lock_id).clone()
+    }
+
+    /// The entries that have some of these locks.
+    pub(super) fn leads_of(&self, lock_ids: &[LockId]) -> Batch<LockId> {
+        let mut leads = Batch::new();
+        for lock_id in lock_ids {
+            let lead = self.lead(lock_id);
+            let entry = self.by_lock_id.get(&lead);
+            if entry.is_some_and(|entry| entry.members.has(lock_id)) && !leads.contains(&lead) {
+                leads.push(lead);
+            }
+        }
+        leads
+    }
+
+    pub(super) fn holder(&self, lock_id: &LockId) -> Option<Arc<dyn Holder>> {
+        Some(Arc::clone(&self.by_lock_id.get(lock_id)?.heartbeat.holder))
+    }
+}

@@ -1,0 +1,181 @@
+//! Something that is to be done once for each period.
+
+use std::future::pending;
+use std::ops::{Deref, DerefMut};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+use tokio::time::Instant;
+
+use crate::asking::check::LockCheck;
+use crate::asking::hold::AutoExtend;
+use crate::asking::outcome::AcquireOutcome;
+use crate::asking::request::AcquireRequest;
+use crate::background::backend::Backend;
+use crate::holding::guard::{GuardState, LockGuard};
+use crate::operation::{self, CallOptions};
+use crate::text::error::Error;
+use crate::values::due::{DoneMark, Due};
+use crate::values::key::Key;
+use crate::values::owner::Owner;
+use crate::values::ttl::Ttl;
+use crate::waiting::waiter::Granted;
+
+/// How to acquire the lock for a period.
+#[derive(Debug, Clone)]
+pub struct OnceOptions {
+    /// How long the lock lasts: when its holder dies, another process can take over after so long.
+    pub ttl: Ttl,
+    /// A label to store with it.
+    pub owner: Option<Owner>,
+    /// Extends the lock by itself while it is held. Default: it ends with its TTL.
+    pub auto_extend: Option<AutoExtend>,
+}
+
+impl Default for OnceOptions {
+    fn default() -> Self {
+        Self {
+            ttl: Ttl::DEFAULT,
+            owner: None,
+            auto_extend: None,
+        }
+    }
+}
+
+/// Whether something is to be done now, and here.
+#[derive(Debug)]
+pub enum OnceOutcome {
+    /// It is to be done under this lock.
+    Granted(OnceGuard),
+    /// It was done before, for this period or for a later one.
+    Done(DoneMark),
+    /// Somebody else holds the lock: they are doing it, or something under the same key.
+    Running,
+}
+
+/// The lock under which something is done for a period. [`done`](Self::done) stores that it is. Whoever drops the guard, or
+/// dies, leaves it open, so that another process does it.
+#[derive(Debug)]
+pub struct OnceGuard {
+    guard: LockGuard,
+    due: Due,
+    /// Whether a transaction of the holder's may have stored that it is done.
+    may_be_done: AtomicBool,
+}
+
+/// Acquires the lock on `key` if nothing was done for the period `due` of it yet, or for a later one. That is decided in the
+/// step that grants the lock, by the store. Asks once and does not wait.
+///
+/// What is done runs to its end **at least once** for each period that is asked for: one process at a time does it, and once
+/// it is stored as done, nobody does it again. If a process dies between its last effect and [`OnceGuard::done`], or loses
+/// its lock there, another one does it again.
+///
+/// ```
+/// # #[cfg(feature = "sqlite")]
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), syncguard::Error> {
+/// # use std::sync::Arc;
+/// # use syncguard::sqlite::{SqliteBackend, SqliteConfig};
+/// # use syncguard::{Backend, Due, Error, Fence, Key, OnceOptions, OnceOutcome, once};
+/// # let backend: Arc<dyn Backend> = Arc::new(SqliteBackend::new(SqliteConfig::in_memory())?);
+/// # async fn write_report(_: Fence) -> Result<(), Error> { Ok(()) }
+/// let (key, due) = (Key::new("nightly-report")?, Due::new("2026-11-24")?);
+/// match once(&backend, &key, due, &OnceOptions::default()).await? {
+///     OnceOutcome::Granted(run) => {
+///         write_report(run.fence()).await?;
+///         run.done().await?;
+///     }
+///     OnceOutcome::Done(mark) => println!("done at {} ms", mark.done_at_ms),
+///     OnceOutcome::Running => println!("somebody else is doing it"),
+/// }
+/// # Ok(())
+/// # }
+/// # #[cfg(not(feature = "sqlite"))]
+/// # fn main() {}
+/// ```
+///
+/// # Errors
+/// `InvalidArgument` for a number where a text is stored for the key, or the other way round. Otherwise as
+/// [`operation::run`].
+pub async fn once(
+    backend: &Arc<dyn Backend>,
+    key: &Key,
+    due: Due,
+    options: &OnceOptions,
+) -> Result<OnceOutcome, Error> {
+    let ttl = options.ttl;
+    let (state, hold) = GuardState::new(options.auto_extend, ttl)?;
+    let mut request = AcquireRequest::new(key.clone(), ttl)?;
+    request.labels.owner.clone_from(&options.owner);
+    request.due = Some(due.clone());
+    request.hold = hold;
+    let claims = request.claims.clone();
+    let asked = Instant::now();
+    let outcome = operation::acquire(backend, request, CallOptions::DEFAULT, pending()).await?;
+    Ok(match outcome {
+        AcquireOutcome::Acquired(grants) => {
+            let granted = Granted { grants, asked };
+            let guard = LockGuard::new(backend, &claims, granted, state, None);
+            let may_be_done = AtomicBool::new(false);
+            OnceOutcome::Granted(OnceGuard {
+                guard,
+                due,
+                may_be_done,
+            })
+        }
+        AcquireOutcome::Done(mark) => OnceOutcome::Done(mark),
+        AcquireOutcome::Locked { .. } => OnceOutcome::Running,
+    })
+}
+
+impl OnceGuard {
+    /// What stores, in a transaction of the caller's own in the database of the locks, that it is done for the period: if the
+    /// transaction is committed, it is, and else it is not. So what the transaction writes is done **exactly once**. It checks
+    /// that the lock is held, as [`LockGuard::check_sql`] does, and fails, and the transaction with it, if it is not.
+    /// `syncguard_clients::tokio_postgres::done` runs it in a transaction of `tokio-postgres`.
+    ///
+    /// Call [`done`](Self::done) after the commit all the same, which frees the lock.
+    ///
+    /// # Errors
+    /// `InvalidArgument` if the store cannot do that.
+    pub fn done_sql(&self) -> Result<LockCheck, Error> {
+        let check = self.guard.done_sql(&self.due)?;
+        self.may_be_done.store(true, Relaxed);
+        Ok(check)
+    }
+
+    /// Stores that it is done for the period, and frees the lock, in one step.
+    ///
+    /// # Errors
+    /// `LockLost` if the lock was lost before, and no transaction with [`done_sql`](Self::done_sql) was committed: nothing is
+    /// stored then, and another process may be doing it. Otherwise what
+    /// the store failed with; whether it is stored is unknown if the error says so
+    /// ([`is_outcome_unknown`](Error::is_outcome_unknown)).
+    pub async fn done(self) -> Result<(), Error> {
+        let may_be_done = self.may_be_done.into_inner();
+        self.guard.finish(self.due, may_be_done).await
+    }
+
+    /// Frees the lock and leaves the period open, so that somebody can take over at once; `false` if the lock was lost before.
+    ///
+    /// # Errors
+    /// What the store failed with.
+    pub async fn leave(self) -> Result<bool, Error> {
+        self.guard.release().await
+    }
+}
+
+/// The lock, for its fence, its end and whether it is lost.
+impl Deref for OnceGuard {
+    type Target = LockGuard;
+
+    fn deref(&self) -> &LockGuard {
+        &self.guard
+    }
+}
+
+impl DerefMut for OnceGuard {
+    fn deref_mut(&mut self) -> &mut LockGuard {
+        &mut self.guard
+    }
+}

@@ -1,0 +1,14 @@
+//! Bytes, for stores on servers: how connections are made, kept alive, encrypted and shared.
+//!
+//! It knows sockets, certificates, logins and event loops. It must not know what is sent over a connection, nor any store.
+
+#[cfg(feature = "network")]
+pub(crate) mod dial;
+pub mod event_loop;
+#[cfg(feature = "network")]
+pub(crate) mod keepalive;
+pub(crate) mod loaded;
+pub(crate) mod login;
+pub(crate) mod shared;
+#[cfg(feature = "network")]
+pub(crate) mod tls;

@@ -1,0 +1,475 @@
+//! How to call a [`Backend`]: with a time limit, cancellable, and with nothing left behind.
+
+use std::future::{Future, pending, poll_fn};
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use futures_core::future::BoxFuture;
+use tokio::sync::oneshot;
+use tokio::time::{Instant, timeout};
+
+use crate::asking::hold::{Extender, Hold};
+use crate::asking::outcome::{
+    AcquireOutcome, EvalOutcome, ExtendOutcome, FromOutcome, Outcome, ReleaseOutcome,
+};
+use crate::asking::request::{AcquireRequest, Eval, Extension, Limit, Operation};
+use crate::asking::sending::Sending;
+use crate::background::backend::Backend;
+use crate::background::undo::{self, Freeing, Lock};
+use crate::heartbeats::end_of;
+use crate::text::error::{Error, ErrorKind};
+use crate::values::batch::Batch;
+use crate::values::due::Due;
+use crate::values::key::Key;
+use crate::values::lock_id::LockId;
+use crate::values::time::{TIME_TOLERANCE_MS, TimeAuthority};
+use crate::values::ttl::Ttl;
+
+/// Bounds of one call.
+#[derive(Debug, Clone)]
+pub struct CallOptions {
+    /// A limit below the backend's own.
+    pub timeout: Option<Duration>,
+    /// For a release: how long the locks can last, if the caller knows. A release that has failed by the end of the
+    /// call goes on in the background for so long.
+    pub lasts: Option<Ttl>,
+    /// For a release: the locks are to be held until then. A release that is sent before lets them end at that time, and whoever waits
+    /// for them is told nothing.
+    pub hold_until: Option<Instant>,
+    /// For a release: what it frees, as far as the caller knows. Those of this process who wait for it hear of it.
+    pub keys: Batch<Key>,
+}
+
+impl CallOptions {
+    /// The backend's own limits.
+    pub const DEFAULT: Self = Self {
+        timeout: None,
+        lasts: None,
+        hold_until: None,
+        keys: Batch::new_const(),
+    };
+
+    fn limit(&self, backend: &dyn Backend) -> Duration {
+        let own = backend.operation_timeout();
+        self.timeout.map_or(own, |asked| asked.min(own))
+    }
+}
+
+impl Default for CallOptions {
+    fn default() -> Self {
+        Self::DEFAULT
+    }
+}
+
+/// Carries out an operation: one attempt, which fails when its time runs out or `cancelled` completes. The answer is an
+/// [`Outcome`], or what one of that kind holds: `let is_locked: bool = run(…)`.
+///
+/// # Acquisitions
+///
+/// When `cancelled` completes, time runs out or this future is dropped, the attempt goes on in the
+/// background, and what the store may have granted is released: see [`release_in_background`]. So is a lock whose
+/// time is over when the answer comes, by the monotonic clock and from before the request was sent. The time of one
+/// that does not extend itself is a second here if it is shorter. Several locks of one request are undone together.
+///
+/// # Releases
+///
+/// From the call on, the lock does not extend itself any more. Where it is to [end later](CallOptions::hold_until), a heartbeat that is
+/// on its way is waited for. When the store cannot be reached or its answer is lost,
+/// the release is repeated while the call has time. That does
+/// no harm, because a lock id is never given twice. If one of the tries before may have released the lock and the
+/// store then says that there is none, the outcome is `Released` if [`lasts`](CallOptions::lasts) tells that the lock was held;
+/// else it is unknown whether there was one, and the error says so. With something [done](crate::ReleaseRequest::done), the store
+/// itself tells whether one of the tries before has stored it; where it cannot tell, because a later period is done by now,
+/// the error says that the outcome is unknown. After an error the lock may be held still: it is
+/// released in the background if [`lasts`](CallOptions::lasts) is given, else it ends with its TTL.
+///
+/// # Scripts
+///
+/// A script of the caller's is sent once at most. An error of which [`is_outcome_unknown`](Error::is_outcome_unknown) is true says
+/// that it may have run.
+///
+/// # Errors
+/// `Aborted` when cancelled and once the backend is being closed, `NetworkTimeout` when time runs out or a lock was
+/// granted too late, else as the backend says.
+pub async fn run<T: FromOutcome>(
+    backend: &Arc<dyn Backend>,
+    operation: Operation,
+    options: CallOptions,
+    cancelled: impl Future<Output = ()>,
+) -> Result<T, Error> {
+    // Each in a box of its own size.
+    let outcome = match operation {
+        Operation::Acquire(request) => {
+            Outcome::Acquire(Box::pin(acquire(backend, request, options, cancelled)).await?)
+        }
+        Operation::Release(request) => {
+            let freeing = Box::new(Freeing::new(request, options.hold_until));
+            Outcome::Release(Box::pin(release(backend, freeing, options, cancelled)).await?)
+        }
+        Operation::Extend(extension) => {
+            Outcome::Extend(Box::pin(extend(backend, extension, options, cancelled)).await?)
+        }
+        Operation::Eval(script) => {
+            Outcome::Eval(Box::pin(eval(backend, script, options, cancelled)).await?)
+        }
+        ref other => Box::pin(attempt(backend, other, options, cancelled)).await?,
+    };
+    T::of(outcome)
+}
+
+/// Carries out an operation of which nothing is left behind.
+async fn attempt(
+    backend: &Arc<dyn Backend>,
+    operation: &Operation,
+    options: CallOptions,
+    cancelled: impl Future<Output = ()>,
+) -> Result<Outcome, Error> {
+    let _running = backend.work().start()?;
+    let limit = options.limit(backend.as_ref());
+    bounded(backend, backend.run(operation), limit, cancelled).await?
+}
+
+/// Acquires the locks if nobody holds any of them.
+pub(crate) async fn acquire(
+    backend: &Arc<dyn Backend>,
+    mut request: AcquireRequest,
+    options: CallOptions,
+    cancelled: impl Future<Output = ()>,
+) -> Result<AcquireOutcome, Error> {
+    request.check()?;
+    let _running = backend.work().start()?;
+    backend.prepare(&mut request);
+    let limit = options.limit(backend.as_ref());
+    let ends = Arc::new(Limit::after(limit));
+    request.limit = Some(Arc::clone(&ends));
+    let mut attempt = Attempt::start(backend, request);
+    let answer = bounded(backend, &mut attempt.running, limit, cancelled)
+        .await
+        .map_err(|error| match ends.waits_for.get() {
+            Some(what) if error.kind() == ErrorKind::NetworkTimeout => error.followed_by(what),
+            _ => error,
+        })?;
+    attempt.answered(answer)
+}
+
+/// Frees what the lock ids own that `operation` names, which is `request`.
+async fn release(
+    backend: &Arc<dyn Backend>,
+    release: Box<Freeing>,
+    options: CallOptions,
+    cancelled: impl Future<Output = ()>,
+) -> Result<Batch<ReleaseOutcome>, Error> {
+    release.check()?;
+    backend.work().sets().leave(release.lock_ids());
+    let settled = release.end_heartbeats(backend.as_ref());
+    let _running = backend.work().start()?;
+    let limit = options.limit(backend.as_ref());
+    let by = Instant::now() + limit;
+    let mut cancelled = pin!(cancelled);
+    let first = match settled {
+        None => {
+            let notice = ReleaseNotice {
+                backend,
+                keys: options.keys,
+            };
+            let running = pin!(release.run(backend.as_ref()));
+            bounded(backend, notice.of(running), limit, cancelled.as_mut()).await
+        }
+        Some(settled) => {
+            let running = Box::pin(async {
+                settled.await;
+                release.run(backend.as_ref()).await
+            });
+            bounded(backend, running, limit, cancelled.as_mut()).await
+        }
+    };
+    let failure = match first {
+        Ok(Ok(outcomes)) => return Ok(outcomes),
+        Ok(Err(failure)) | Err(failure) => failure,
+    };
+    let (tell, told) = oneshot::channel();
+    undo::repeat_release(backend, release, options.lasts, failure, by, |answer| {
+        // It may have been cancelled.
+        drop(tell.send(answer));
+    });
+    tokio::select! {
+        biased;
+        answer = told => answer.unwrap_or_else(|_| Err(timed_out(backend.as_ref(), limit))),
+        () = cancelled => Err(aborted()),
+    }
+}
+
+/// Tells those of this process who wait for locks that they are being released, and in the end that this is over.
+struct ReleaseNotice<'a> {
+    backend: &'a Arc<dyn Backend>,
+    keys: Batch<Key>,
+}
+
+impl ReleaseNotice<'_> {
+    /// Runs `release`, and tells once it has been sent.
+    async fn of<T>(&self, mut release: impl Future<Output = T> + Unpin) -> T {
+        if self.keys.is_empty() {
+            return release.await;
+        }
+        let first = poll_fn(|cx| Poll::Ready(Pin::new(&mut release).poll(cx))).await;
+        let queues = self.backend.work().queues();
+        for key in &self.keys {
+            queues.release_sent(key, self.backend.lane());
+        }
+        match first {
+            Poll::Ready(outcome) => outcome,
+            Poll::Pending => release.await,
+        }
+    }
+}
+
+impl Drop for ReleaseNotice<'_> {
+    fn drop(&mut self) {
+        for key in &self.keys {
+            self.backend.work().queues().release_ended(key);
+        }
+    }
+}
+
+/// Makes locks end later.
+async fn extend(
+    backend: &Arc<dyn Backend>,
+    extension: Extension,
+    options: CallOptions,
+    cancelled: impl Future<Output = ()>,
+) -> Result<ExtendOutcome, Error> {
+    let _running = backend.work().start()?;
+    let heartbeats = backend.work().heartbeats();
+    let extending = heartbeats.extending(&extension.lock_ids, extension.ttl);
+    // The store may carry it out from now on, also if nobody hears of it.
+    let end = end_of(Instant::now(), extension.ttl);
+    backend.work().sets().may_end(&extension.lock_ids, end);
+    let limit = options.limit(backend.as_ref());
+    let operation = Operation::Extend(extension);
+    let answer = bounded(backend, backend.run(&operation), limit, cancelled).await?;
+    let answer = answer.and_then(ExtendOutcome::of);
+    if let (Some(extending), Ok(outcome)) = (extending, &answer) {
+        extending.done(&Ok(*outcome));
+    }
+    answer
+}
+
+/// Runs a script of the caller's, once at most: nobody knows whether that would do harm twice.
+async fn eval(
+    backend: &Arc<dyn Backend>,
+    mut script: Eval,
+    options: CallOptions,
+    cancelled: impl Future<Output = ()>,
+) -> Result<EvalOutcome, Error> {
+    let _running = backend.work().start()?;
+    let limit = options.limit(backend.as_ref());
+    let sending = Sending::noted();
+    script.sending = sending.clone();
+    let operation = Operation::Eval(script);
+    let error = match bounded(backend, backend.run(&operation), limit, cancelled).await {
+        Ok(Ok(outcome)) => return EvalOutcome::of(outcome),
+        Ok(Err(error)) => error,
+        Err(error) if sending.is_waiting() => error,
+        Err(error) => error.with_unknown_outcome(),
+    };
+    Err(match error.is_outcome_unknown() {
+        true => error.followed_by("the script may have run"),
+        false => error,
+    })
+}
+
+impl Extender for Arc<dyn Backend> {
+    fn begin(&self) -> Result<Box<dyn Send>, Error> {
+        Ok(Box::new(self.work().start()?))
+    }
+
+    fn extend<'a>(
+        &'a self,
+        lock_ids: Batch<LockId>,
+        ttl: Ttl,
+        end: Instant,
+    ) -> BoxFuture<'a, Result<ExtendOutcome, Error>> {
+        let operation = Operation::Extend(Extension {
+            lock_ids,
+            ttl,
+            is_heartbeat: true,
+            needed_by: Some(end),
+            gives_back: false,
+        });
+        Box::pin(async move {
+            let limit = self.operation_timeout();
+            let answer = bounded(self, self.run(&operation), limit, pending()).await?;
+            answer.and_then(ExtendOutcome::of)
+        })
+    }
+
+    fn at_once(&self) -> usize {
+        self.heartbeats_at_once()
+    }
+
+    fn time_authority(&self) -> TimeAuthority {
+        self.capabilities().time_authority
+    }
+
+    fn timed_out(&self, after: Duration) -> Error {
+        timed_out(self.as_ref(), after)
+    }
+}
+
+/// Frees the locks that `lock_ids` own, which last `ttl` at most, without waiting for it.
+///
+/// When the store cannot be reached, it is tried again for as long as they last, at most for an
+/// hour. It counts as work of the backend for as long as one operation may take, and [`Backend::close`]
+/// waits for it that long. Outside a tokio runtime nothing can be sent, and the locks end with their TTL.
+pub fn release_in_background(backend: &Arc<dyn Backend>, lock_ids: &[LockId], ttl: Ttl) {
+    let release = Freeing::new(lock_ids.iter().cloned().collect::<Batch<_>>().into(), None);
+    undo::release_in_background(backend, Box::new(release), ttl, Lock::Granted);
+}
+
+/// `operation`'s answer, or the outer error when `cancelled` completes or `limit` passes first.
+async fn bounded<T>(
+    backend: &Arc<dyn Backend>,
+    operation: impl Future<Output = Result<T, Error>>,
+    limit: Duration,
+    cancelled: impl Future<Output = ()>,
+) -> Result<Result<T, Error>, Error> {
+    tokio::select! {
+        // An answer that is there wins over a cancellation that came with it.
+        biased;
+        answer = timeout(limit, operation) => answer.map_err(|_| timed_out(backend.as_ref(), limit)),
+        () = cancelled => Err(aborted()),
+    }
+}
+
+pub(crate) fn aborted() -> Error {
+    Error::new(ErrorKind::Aborted, "Operation aborted by signal")
+}
+
+/// The error of an operation whose time is over: the reason where one is known, else that it took too long.
+pub(crate) fn timed_out(backend: &dyn Backend, limit: Duration) -> Error {
+    let message = format!("Operation timed out after {} ms", limit.as_millis());
+    match backend.trouble() {
+        Some(trouble) => {
+            let message = format!("{message}: {}", trouble.message());
+            Error::new(trouble.kind(), message).with_source(trouble)
+        }
+        None => Error::new(ErrorKind::NetworkTimeout, message),
+    }
+}
+
+/// An acquisition that leaves no locks behind when it is dropped before its answer is known.
+struct Attempt {
+    backend: Arc<dyn Backend>,
+    lock_ids: Batch<LockId>,
+    ttl: Ttl,
+    /// The period for which something is to be done.
+    due: Option<Due>,
+    /// Extends the locks once it is granted. The backend need not know.
+    hold: Option<Box<Hold>>,
+    started: Instant,
+    running: undo::Answer,
+    sending: Sending,
+    state: State,
+}
+
+enum State {
+    Running,
+    Answered,
+    AnswerLost,
+    TooLate,
+}
+
+impl Attempt {
+    fn start(backend: &Arc<dyn Backend>, mut request: AcquireRequest) -> Self {
+        let (store, sending) = (Arc::clone(backend), Sending::noted());
+        request.sending = sending.clone();
+        let (lock_ids, ttl) = (request.lock_ids(), request.ttl);
+        let due = request.due.clone();
+        let hold = request.hold.take();
+        let operation = Operation::Acquire(request);
+        Self {
+            backend: Arc::clone(backend),
+            lock_ids,
+            ttl,
+            due,
+            hold,
+            started: Instant::now(),
+            running: Box::pin(async move {
+                let outcome = store.run(&operation).await?;
+                AcquireOutcome::of(outcome)
+            }),
+            sending,
+            state: State::Running,
+        }
+    }
+
+    /// What comes of the store's answer: a lock whose time is over is none, and another one extends itself from now on if
+    /// that was asked for.
+    fn answered(&mut self, answer: Result<AcquireOutcome, Error>) -> Result<AcquireOutcome, Error> {
+        self.state = match &answer {
+            Err(error) if error.is_outcome_unknown() => State::AnswerLost,
+            _ => State::Answered,
+        };
+        if let Ok(AcquireOutcome::Acquired(_)) = &answer {
+            let sent = self.sending.sent().unwrap_or(self.started);
+            if self.is_over(sent) {
+                self.state = State::TooLate;
+                return Err(self.too_late());
+            }
+            if let Some(hold) = &self.hold {
+                let heartbeats = self.backend.work().heartbeats();
+                let extender = Arc::new(Arc::clone(&self.backend));
+                heartbeats.start(extender, self.lock_ids.clone(), hold, self.ttl, sent);
+            }
+        }
+        if let (Ok(AcquireOutcome::Done(mark)), Some(due)) = (&answer, &self.due)
+            && !mark.due.is_of_kind(due)
+        {
+            return Err(Error::invalid(
+                "due is a number where a text is stored as done for this key, or the other way round: neither comes \
+                 before the other",
+            ));
+        }
+        answer
+    }
+
+    /// Whether a lock that is granted now has ended. The shortest locks may have, within the tolerance: nobody else
+    /// gets them meanwhile. But their heartbeats would come too late.
+    fn is_over(&self, sent: Instant) -> bool {
+        let shortest = match self.hold {
+            Some(_) => Duration::ZERO,
+            None => Duration::from_millis(TIME_TOLERANCE_MS.unsigned_abs()),
+        };
+        Instant::now() >= end_of(sent, self.ttl).max(sent + shortest)
+    }
+
+    fn too_late(&self) -> Error {
+        let message = format!(
+            "the lock was granted too late: when the answer came, its time of {} ms was over",
+            self.ttl.as_millis()
+        );
+        Error::new(ErrorKind::NetworkTimeout, message)
+    }
+}
+
+impl Drop for Attempt {
+    fn drop(&mut self) {
+        let lock = match self.state {
+            State::Answered => return,
+            State::Running if self.sending.is_waiting() => return,
+            State::AnswerLost => Lock::Unknown,
+            State::TooLate => Lock::Granted,
+            State::Running => Lock::Awaited(std::mem::replace(
+                &mut self.running,
+                Box::pin(std::future::pending()),
+            )),
+        };
+        let release = Freeing::new(self.lock_ids.clone().into(), None);
+        undo::release_in_background(&self.backend, Box::new(release), self.ttl, lock);
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,132 @@
+//! Hears from each Sentinel when it takes another server for the primary.
+//!
+//! From the first connection to a primary on, there is one to each Sentinel. It costs a `PING` in ten seconds, and is made again
+//! when it is lost. What a Sentinel says as soon as it is reached counts too, so nothing is missed in between.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::SeqCst;
+use std::time::Duration;
+
+use redis::{cmd, parse_redis_value_async};
+use tokio::io::AsyncWriteExt;
+use tokio::time::{sleep, timeout};
+
+use super::super::limited::Limited;
+use super::super::session::late;
+use super::super::term::Address;
+use super::asking::{connect, is_news, named, named_and_followed};
+use super::set::SentinelSet;
+use crate::race::Race;
+use crate::random;
+use crate::redis::answer::lost;
+use crate::redis::error::driver_error;
+use crate::text::error::Error;
+
+/// The pause after a Sentinel could not be reached. It doubles with each further time.
+const FIRST_PAUSE: Duration = Duration::from_millis(100);
+const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+/// How long nothing may be heard before the connection is tested, and how long the answer may take.
+const SILENCE: Duration = Duration::from_secs(10);
+const ANSWER: Duration = Duration::from_secs(2);
+/// How often a Sentinel is asked that may not be subscribed to.
+const POLL: Duration = Duration::from_millis(500);
+
+/// Follows all Sentinels, for as long as that [matters](super::set::Followed) to anybody.
+pub(super) async fn follow(following: Following) {
+    let sentinels = &*following.0;
+    let mut race = Race::new();
+    for node in &sentinels.set.nodes {
+        race.start(follow_one(sentinels, node));
+    }
+    tokio::select! {
+        _ = race.next() => {}
+        () = sentinels.primary.closed() => {}
+    }
+}
+
+/// Counts as following until it is dropped, also with its runtime.
+pub(super) struct Following(Arc<SentinelSet>);
+
+impl Following {
+    /// `None` if somebody follows already.
+    pub(super) fn of(sentinels: &Arc<SentinelSet>) -> Option<Self> {
+        let is_first = !sentinels.is_followed.swap(true, SeqCst);
+        is_first.then(|| Self(Arc::clone(sentinels)))
+    }
+}
+
+impl Drop for Following {
+    fn drop(&mut self) {
+        self.0.is_followed.store(false, SeqCst);
+    }
+}
+
+async fn follow_one(sentinels: &SentinelSet, node: &Address) {
+    let mut pause = FIRST_PAUSE;
+    loop {
+        let mut was_reached = false;
+        let _ = listen(sentinels, node, &mut was_reached).await;
+        if was_reached {
+            pause = FIRST_PAUSE;
+        }
+        sleep(random::scattered(pause)).await;
+        pause = (pause * 2).min(LONGEST_PAUSE);
+    }
+}
+
+/// Listens until a connection fails.
+async fn listen(
+    sentinels: &SentinelSet,
+    node: &Address,
+    was_reached: &mut bool,
+) -> Result<(), Error> {
+    let SentinelSet { set, tls, .. } = sentinels;
+    let limit = sentinels.connect_timeout;
+    loop {
+        let opening = async {
+            let mut stream = connect(node, set, tls.as_ref()).await?;
+            let (named, is_followed) = named_and_followed(&mut stream, set).await?;
+            Ok::<_, Error>((stream, named, is_followed))
+        };
+        let (mut stream, now, is_followed) =
+            timeout(limit, opening).await.map_err(|_| late())??;
+        *was_reached = true;
+        sentinels.told(node, &now);
+        match is_followed {
+            // What the news are is asked anew, because only so the epoch is told with them.
+            true => until_news(&mut stream, &set.name).await?,
+            false => loop {
+                sleep(random::scattered(POLL)).await;
+                let asked = timeout(ANSWER, named(&mut stream, set)).await;
+                let now = asked.map_err(|_| late())??;
+                sentinels.told(node, &now);
+            },
+        }
+    }
+}
+
+/// Reads what a Sentinel tells until that is of another primary under this name.
+async fn until_news(stream: &mut Limited, name: &str) -> Result<(), Error> {
+    let mut decoder = Default::default();
+    let mut is_tested = false;
+    loop {
+        let limit = if is_tested { ANSWER } else { SILENCE };
+        match timeout(limit, parse_redis_value_async(&mut decoder, stream)).await {
+            Ok(told) => {
+                let told = told.map_err(|error| driver_error(&error, false))?;
+                stream.reply_is_complete();
+                is_tested = false;
+                if is_news(&told, name) {
+                    return Ok(());
+                }
+            }
+            Err(_) if is_tested => return Err(lost()),
+            Err(_) => {
+                is_tested = true;
+                let ping = cmd("PING").get_packed_command();
+                stream.write_all(&ping).await.map_err(|_| lost())?;
+                stream.flush().await.map_err(|_| lost())?;
+            }
+        }
+    }
+}

@@ -1,0 +1,192 @@
+//! Finding the primary by asking Sentinels, and hearing from them when it is another server.
+//!
+//! During a failover, Sentinels disagree, and the former primary goes on for seconds: it takes itself for the primary, and
+//! grants and extends locks of which the new one knows nothing. So the Sentinels are followed while there are connections,
+//! and those that lead to a former primary end as soon as one Sentinel names another.
+
+mod asking;
+mod finding;
+mod following;
+mod set;
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::SeqCst;
+
+use redis::{Value, cmd};
+use tokio::time::{Instant, sleep_until, timeout};
+
+use super::connect;
+use super::limited::Limited;
+use super::session::{Handshake, ask, late, login, name};
+use super::term::{Address, Named, Term};
+use super::tls::TlsContext;
+use crate::race::Race;
+use crate::redis::config::{RedisConfig, RedisSentinel};
+use crate::redis::switches::Switches;
+use crate::text::error::Error;
+use asking::no_primary;
+use finding::PrimarySearch;
+use following::{Following, follow};
+pub(super) use set::Followed;
+use set::SentinelSet;
+
+/// The result of one attempt.
+enum SentinelAnswer {
+    /// What a Sentinel says.
+    Named(Result<Named, Error>),
+    /// A stream to the server at that address, if it is a primary.
+    Primary(Address, Result<Limited, Error>),
+}
+
+/// The Sentinels of a set.
+pub(super) struct Sentinels(Arc<SentinelSet>);
+
+impl Sentinels {
+    /// Does no I/O.
+    pub(super) fn new(config: &RedisConfig, set: &RedisSentinel, tls: Option<&TlsContext>) -> Self {
+        Self(Arc::new(SentinelSet::new(config, set, tls)))
+    }
+
+    pub(super) fn switches(&self) -> &Switches {
+        self.0.switches()
+    }
+
+    pub(super) fn followed(&self) -> Followed {
+        self.0.followed()
+    }
+
+    /// How often another server has become the primary.
+    pub(super) fn goal(&self) -> u64 {
+        self.0.goal()
+    }
+
+    /// Completes when another server becomes the primary.
+    pub(super) async fn moved(&self) {
+        self.0.moved().await
+    }
+
+    /// A stream to the primary that is ready for scripts. Asks all Sentinels at once and tries each address that they give,
+    /// so neither a silent Sentinel nor one that was cut off and names a former primary delays the others.
+    pub(super) async fn open(&self, config: &RedisConfig) -> Result<Limited, Error> {
+        let before = self.0.primary.borrow().clone();
+        let mut race = Race::new();
+        for node in &self.0.set.nodes {
+            race.start(async move { SentinelAnswer::Named(self.0.ask(node).await) });
+        }
+        let mut finding = PrimarySearch::new(self.0.set.nodes.len(), before.as_ref());
+        loop {
+            if let Some((named, stream)) = finding.decided() {
+                let is_primary = self.0.found(&named, before.as_ref());
+                // If not, a Sentinel has named another one meanwhile, and whoever needs a stream searches again.
+                return match is_primary {
+                    true => Ok(self.begin(named, stream)),
+                    false => Err(no_primary()),
+                };
+            }
+            let until = finding.decides_at().filter(|at| *at > Instant::now());
+            let result = tokio::select! {
+                result = race.next() => result,
+                () = sleep_until(until.unwrap_or_else(Instant::now)), if until.is_some() => continue,
+            };
+            match result {
+                Some(SentinelAnswer::Named(answer)) => {
+                    let Some(address) = finding.said(answer) else {
+                        continue;
+                    };
+                    race.start(async move {
+                        let stream = self.try_primary(config, &address).await;
+                        SentinelAnswer::Primary(address, stream)
+                    });
+                }
+                Some(SentinelAnswer::Primary(address, stream)) => finding.tried(address, stream),
+                None => return Err(finding.error()),
+            }
+        }
+    }
+
+    /// Lets a stream to the primary count for as long as no other server is the primary.
+    fn begin(&self, named: Named, stream: Limited) -> Limited {
+        let term = Term::new(named.address, self.0.primary.subscribe());
+        if let Some(following) = Following::of(&self.0) {
+            tokio::spawn(follow(following));
+        }
+        stream.with_term(term)
+    }
+
+    async fn try_primary(&self, config: &RedisConfig, at: &Address) -> Result<Limited, Error> {
+        let stream = open_primary(at, config, self.0.tls.as_ref());
+        let stream = timeout(self.0.connect_timeout, stream).await;
+        stream.unwrap_or_else(|_| Err(late()))
+    }
+
+    /// Asks all Sentinels in the background whether another server is the primary.
+    pub(super) fn ask_soon(&self) {
+        let has_runtime = tokio::runtime::Handle::try_current().is_ok();
+        if !has_runtime || self.0.is_asked.swap(true, SeqCst) {
+            return;
+        }
+        let asking = AskingSentinels(Arc::clone(&self.0));
+        tokio::spawn(async move {
+            let sentinels = &*asking.0;
+            let mut race = Race::new();
+            for node in &sentinels.set.nodes {
+                race.start(async move { (node, sentinels.ask(node).await) });
+            }
+            while let Some((node, answer)) = race.next().await {
+                if let Ok(named) = answer {
+                    sentinels.told(node, &named);
+                }
+            }
+        });
+    }
+}
+
+/// Counts as asking until it is dropped, also with its runtime.
+struct AskingSentinels(Arc<SentinelSet>);
+
+impl Drop for AskingSentinels {
+    fn drop(&mut self) {
+        self.0.is_asked.store(false, SeqCst);
+    }
+}
+
+async fn open_primary(
+    (host, port): &Address,
+    config: &RedisConfig,
+    tls: Option<&TlsContext>,
+) -> Result<Limited, Error> {
+    let mut stream = connect::tcp(host, *port, tls).await?;
+    let mut steps = login(config);
+    // A Sentinel that was cut off may name a server that is no longer the primary.
+    steps.push(Handshake::required(cmd("ROLE")));
+    steps.extend(name(config));
+    let answers = ask(&mut stream, &steps).await?;
+    if answers.iter().any(is_primary) {
+        Ok(stream)
+    } else {
+        Err(no_primary())
+    }
+}
+
+/// Whether that is the answer of a primary to `ROLE`.
+fn is_primary(role: &Value) -> bool {
+    matches!(role, Value::Array(items)
+        if matches!(items.first(), Some(Value::BulkString(name)) if name == b"master"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_primary_is_one() {
+        let texts = |items: &[&str]| {
+            let bulk = |text: &&str| Value::BulkString(text.as_bytes().to_vec());
+            Value::Array(items.iter().map(bulk).collect())
+        };
+        assert!(is_primary(&texts(&["master", "0"])));
+        assert!(!is_primary(&texts(&["slave", "master"])));
+        assert!(!is_primary(&Value::Okay));
+        assert!(!is_primary(&Value::Array(vec![])));
+    }
+}

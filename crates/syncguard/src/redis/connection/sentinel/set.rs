@@ -1,0 +1,144 @@
+//! What is known of the primary, by what the Sentinels of a set have told.
+
+use std::collections::HashMap;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio::time::timeout;
+
+use super::super::session::late;
+use super::super::term::{Address, Named};
+use super::super::tls::TlsContext;
+use super::asking;
+use crate::mutex::lock;
+use crate::redis::config::{RedisConfig, RedisSentinel};
+use crate::redis::switches::Switches;
+use crate::text::error::Error;
+
+/// The Sentinels of a set, and what they say.
+pub(super) struct SentinelSet {
+    pub(super) set: RedisSentinel,
+    pub(super) tls: Option<TlsContext>,
+    pub(super) connect_timeout: Duration,
+    /// Which server is the primary, as far as is known.
+    pub(super) primary: watch::Sender<Option<Named>>,
+    /// How often another one has become it.
+    goal: AtomicU64,
+    /// Who hears of that.
+    switches: Switches,
+    pub(super) is_followed: AtomicBool,
+    pub(super) is_asked: AtomicBool,
+    /// What each has told of itself, or when somebody doubted.
+    told: Mutex<HashMap<Address, Named>>,
+}
+
+/// Once there was a connection, Sentinels are followed for as long as somebody has this.
+pub(in crate::redis::connection) type Followed = watch::Receiver<Option<Named>>;
+
+impl SentinelSet {
+    /// Does no I/O.
+    pub(super) fn new(config: &RedisConfig, set: &RedisSentinel, tls: Option<&TlsContext>) -> Self {
+        Self {
+            set: set.clone(),
+            tls: tls.cloned(),
+            connect_timeout: config.connect_timeout,
+            primary: watch::Sender::new(None),
+            goal: AtomicU64::new(0),
+            switches: Switches::default(),
+            is_followed: AtomicBool::new(false),
+            is_asked: AtomicBool::new(false),
+            told: Mutex::default(),
+        }
+    }
+
+    pub(super) fn switches(&self) -> &Switches {
+        &self.switches
+    }
+
+    pub(super) fn followed(&self) -> Followed {
+        self.primary.subscribe()
+    }
+
+    /// How often another server has become the primary.
+    pub(super) fn goal(&self) -> u64 {
+        self.goal.load(SeqCst)
+    }
+
+    /// Completes when another server becomes the primary.
+    pub(super) async fn moved(&self) {
+        let address = |named: &Option<Named>| named.as_ref().map(|named| named.address.clone());
+        let mut primary = self.followed();
+        let before = address(&primary.borrow_and_update());
+        // It lives as long as this does.
+        let _ = primary.wait_for(|now| address(now) != before).await;
+    }
+
+    /// What one Sentinel says.
+    pub(super) async fn ask(&self, node: &Address) -> Result<Named, Error> {
+        let answer = async {
+            let mut stream = asking::connect(node, &self.set, self.tls.as_ref()).await?;
+            asking::named(&mut stream, &self.set).await
+        };
+        let answer = timeout(self.connect_timeout, answer).await;
+        answer.unwrap_or_else(|_| Err(late()))
+    }
+
+    /// Goes by what a Sentinel names, if that is news: it is of a later epoch than what is known, or the Sentinel has changed its
+    /// mind, which it only does after a failover, or when it learns late of an earlier one. So an earlier epoch counts only when no
+    /// Sentinel has told a later one since: then all have forgotten what they knew, and count from the start again.
+    pub(super) fn told(&self, node: &Address, now: &Named) {
+        let (has_changed, is_latest) = {
+            let mut told = lock(&self.told);
+            let before = told.insert(node.clone(), now.clone());
+            let has_changed = before.is_some_and(|before| before.address != now.address);
+            let is_latest = self.set.nodes.iter().all(|node| {
+                let named = told.get(node);
+                named.is_some_and(|named| named.epoch <= now.epoch)
+            });
+            (has_changed, is_latest)
+        };
+        self.settle_if(now, |known| match known {
+            Some(known) if known.address == now.address => now.epoch > known.epoch,
+            Some(known) => {
+                now.epoch > known.epoch || has_changed && (now.epoch == known.epoch || is_latest)
+            }
+            // Nobody has connected yet.
+            None => false,
+        });
+    }
+
+    /// Goes by what a search has found that began when `before` was known. What was settled since is newer, unless this is of a
+    /// later epoch. Gives whether what was found is the primary.
+    pub(super) fn found(&self, now: &Named, before: Option<&Named>) -> bool {
+        let mut is_primary = true;
+        self.settle_if(now, |known| {
+            let newer = known.filter(|known| Some(*known) != before && known.epoch >= now.epoch);
+            is_primary = newer.is_none_or(|newer| newer.address == now.address);
+            newer.is_none()
+        });
+        is_primary
+    }
+
+    /// From now on, that is the primary, and connections to another one end: if it is to count beside what is known.
+    fn settle_if(&self, now: &Named, counts: impl FnOnce(Option<&Named>) -> bool) {
+        let mut is_switch = false;
+        self.primary.send_if_modified(|known| {
+            let is_new = known.as_ref() != Some(now) && counts(known.as_ref());
+            if is_new {
+                let before = known.replace(now.clone());
+                is_switch = before.is_some_and(|before| before.address != now.address);
+                // Before anybody sees what has changed.
+                self.goal.fetch_add(u64::from(is_switch), SeqCst);
+            }
+            is_new
+        });
+        if is_switch {
+            self.switches.tell();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,122 @@
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+
+use super::*;
+use crate::redis::switches::SwitchListener;
+
+fn named(port: u16, epoch: u64) -> Named {
+    Named {
+        address: ("h".to_owned(), port),
+        epoch,
+    }
+}
+
+/// Three Sentinels that have said nothing yet.
+fn sentinels() -> SentinelSet {
+    let set = RedisSentinel {
+        nodes: (1..=3).map(|port| ("s".to_owned(), port)).collect(),
+        name: "main".to_owned(),
+        username: None,
+        password: None,
+    };
+    SentinelSet::new(&RedisConfig::default(), &set, None)
+}
+
+impl SentinelSet {
+    fn tell(&self, sentinel: u16, port: u16, epoch: u64) {
+        self.told(&("s".to_owned(), sentinel), &named(port, epoch));
+    }
+
+    fn settle(&self, now: &Named) {
+        self.settle_if(now, |_| true);
+    }
+
+    fn known(&self) -> Option<Named> {
+        self.primary.borrow().clone()
+    }
+}
+
+#[test]
+fn a_switch_is_what_is_later_or_a_change_of_mind() {
+    let sentinels = sentinels();
+    let count = Arc::new(AtomicUsize::new(0));
+    let listener: Arc<SwitchListener> = {
+        let count = Arc::clone(&count);
+        Arc::new(move || {
+            count.fetch_add(1, SeqCst);
+        })
+    };
+    sentinels.switches.add(Arc::downgrade(&listener));
+    let now = |told: usize, port| {
+        assert_eq!(count.load(SeqCst), told);
+        assert_eq!(sentinels.known().map(|now| now.address.1), port);
+    };
+    let told = |sentinel, port, epoch| sentinels.tell(sentinel, port, epoch);
+    told(1, 1, 5);
+    now(0, None);
+    sentinels.settle(&named(1, 5));
+    now(0, Some(1));
+    told(1, 2, 6);
+    now(1, Some(2));
+    // Another Sentinel has not heard of it yet, and then it has.
+    told(2, 1, 5);
+    now(1, Some(2));
+    told(2, 2, 6);
+    now(1, Some(2));
+    // All have lost what they knew, and fail over.
+    for sentinel in 1..=3 {
+        told(sentinel, 2, 0);
+        now(1, Some(2));
+    }
+    told(1, 1, 1);
+    now(2, Some(1));
+    // None tells its epoch.
+    sentinels.settle(&named(1, 0));
+    told(3, 2, 0);
+    now(2, Some(1));
+    told(3, 1, 0);
+    told(3, 2, 0);
+    now(3, Some(2));
+}
+
+#[test]
+fn a_sentinel_that_is_behind_is_not_followed_back() {
+    let sentinels = sentinels();
+    let failed_over = Some(named(2, 6));
+    sentinels.settle(&named(1, 5));
+    sentinels.tell(1, 2, 6);
+    assert_eq!(sentinels.known(), failed_over);
+    // It was cut off for two failovers, and learns of the first of them.
+    sentinels.tell(2, 3, 4);
+    sentinels.tell(2, 1, 5);
+    assert_eq!(sentinels.known(), failed_over);
+    // It starts again with what its configuration says.
+    sentinels.tell(3, 2, 6);
+    sentinels.tell(3, 1, 0);
+    assert_eq!(sentinels.known(), failed_over);
+    // A later failover counts, whoever tells of it.
+    sentinels.tell(3, 1, 7);
+    assert_eq!(sentinels.known(), Some(named(1, 7)));
+}
+
+#[test]
+fn a_search_does_not_go_back_behind_what_was_told_meanwhile() {
+    for (known, told) in [(5, 6), (0, 0)] {
+        let sentinels = sentinels();
+        let (old, new) = (named(1, known), named(2, told));
+        sentinels.tell(1, 1, known);
+        sentinels.settle(&old);
+        let before = sentinels.known();
+        sentinels.tell(1, 2, told);
+        assert_eq!(sentinels.known(), Some(new.clone()));
+        assert!(!sentinels.found(&old, before.as_ref()));
+        assert_eq!(sentinels.known(), Some(new.clone()));
+        // Another search has found the same.
+        assert!(sentinels.found(&new, before.as_ref()));
+        // A later one, and what all who have forgotten everything say to a search that has begun since.
+        let later = named(3, told + 1);
+        assert!(sentinels.found(&later, before.as_ref()));
+        assert!(sentinels.found(&named(1, 0), Some(&later)));
+        assert_eq!(sentinels.known(), Some(named(1, 0)));
+    }
+}

@@ -1,0 +1,57 @@
+//! Who is told when another server has become the primary of locks.
+
+use std::sync::{Mutex, Weak};
+
+use crate::mutex::lock;
+
+/// Is called each time that another server has become the primary.
+pub type SwitchListener = dyn Fn() + Send + Sync;
+
+/// Those who want to be told.
+#[derive(Default)]
+pub(super) struct Switches(Mutex<Vec<Weak<SwitchListener>>>);
+
+impl Switches {
+    /// Tells `listener` for as long as it lives.
+    pub(super) fn add(&self, listener: Weak<SwitchListener>) {
+        let mut listeners = lock(&self.0);
+        listeners.retain(|known| known.strong_count() > 0);
+        listeners.push(listener);
+    }
+
+    pub(super) fn tell(&self) {
+        let listeners = lock(&self.0).clone();
+        for listener in listeners.iter().filter_map(Weak::upgrade) {
+            listener();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+
+    #[test]
+    fn listeners_are_told_while_they_live() {
+        let (switches, told) = (Switches::default(), Arc::new(AtomicUsize::new(0)));
+        let listener = || {
+            let told = Arc::clone(&told);
+            let listener: Arc<SwitchListener> = Arc::new(move || {
+                told.fetch_add(1, SeqCst);
+            });
+            switches.add(Arc::downgrade(&listener));
+            listener
+        };
+        let (one, other) = (listener(), listener());
+        switches.tell();
+        assert_eq!(told.load(SeqCst), 2);
+        drop(one);
+        switches.tell();
+        assert_eq!(told.load(SeqCst), 3);
+        drop(other);
+        let _third = listener();
+        assert_eq!(lock(&switches.0).len(), 1, "the others are forgotten");
+    }
+}

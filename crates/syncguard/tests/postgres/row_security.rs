@@ -1,0 +1,124 @@
+//! Row level security on the tables of locks.
+
+use std::sync::Arc;
+
+use syncguard::postgres::{PostgresBackend, PostgresConfig, Tables};
+use syncguard::{Backend, ErrorKind, LockOptions, Lookup, PageRequest, lock};
+use syncguard_clients::tokio_postgres::check;
+
+use crate::stage::{backend, options, server};
+use crate::support::attempts::Attempts as _;
+use crate::support::locks::{acquire, key, try_acquire};
+use crate::support::suite::tests;
+
+tests![
+    what_is_hidden_is_not_free,
+    a_policy_for_all_rows_is_enough,
+    a_guard_says_that_rows_may_be_hidden,
+];
+
+/// A role with all rights, on tables with row level security.
+async fn secured(role: &str) -> (PostgresBackend, Tables, PostgresConfig) {
+    let (backend, tables) = backend(server().unix()).await;
+    let (locks, fences) = (tables.locks(), tables.fences());
+    let sql = format!(
+        "CREATE ROLE {role} LOGIN; GRANT SELECT, INSERT, UPDATE, DELETE ON {locks}, {fences} TO {role}; \
+         ALTER TABLE {locks} ENABLE ROW LEVEL SECURITY; ALTER TABLE {fences} ENABLE ROW LEVEL SECURITY"
+    );
+    server().client().await.batch_execute(&sql).await.unwrap();
+    let config = PostgresConfig {
+        user: Some(role.to_owned()),
+        ..server().unix()
+    };
+    (backend, tables, config)
+}
+
+fn first_page() -> PageRequest {
+    PageRequest {
+        limit: 10,
+        ..PageRequest::default()
+    }
+}
+
+async fn allow(tables: &Tables, role: &str) {
+    for table in [tables.locks(), tables.fences()] {
+        let sql =
+            format!("CREATE POLICY syncguard ON {table} TO {role} USING (true) WITH CHECK (true)");
+        server().client().await.batch_execute(&sql).await.unwrap();
+    }
+}
+
+async fn what_is_hidden_is_not_free() {
+    let (owner, tables, config) = secured("hidden_from").await;
+    let held = acquire(&owner, "k").await;
+    for cleanup_in_is_locked in [false, true] {
+        let options = syncguard::postgres::PostgresOptions {
+            cleanup_in_is_locked,
+            ..options(&tables)
+        };
+        let poor = PostgresBackend::new(config.clone(), options).unwrap();
+        let by_id = Lookup::LockId(held.lock_id.clone());
+        let page = first_page();
+        for error in [
+            poor.is_locked(&key("k")).await.unwrap_err(),
+            poor.lookup(&Lookup::Key(key("k"))).await.unwrap_err(),
+            poor.lookup(&by_id).await.unwrap_err(),
+            poor.list(&page).await.map(drop).unwrap_err(),
+            try_acquire(&poor, "free").await.unwrap_err(),
+        ] {
+            assert_eq!(error.kind(), ErrorKind::AuthFailed);
+            let words = format!("row level security keeps rows of {}", tables.locks());
+            assert!(
+                error.message().contains(&words) || error.message().contains(tables.fences()),
+                "{error}"
+            );
+        }
+    }
+}
+
+async fn a_policy_for_all_rows_is_enough() {
+    let (_, tables, config) = secured("allowed_all").await;
+    allow(&tables, "allowed_all").await;
+    let backend = PostgresBackend::new(config, options(&tables)).unwrap();
+    assert!(!backend.is_locked(&key("k")).await.unwrap());
+    assert!(
+        backend
+            .lookup(&Lookup::Key(key("k")))
+            .await
+            .unwrap()
+            .is_none()
+    );
+    assert!(backend.list(&first_page()).await.unwrap().locks.is_empty());
+    acquire(&backend, "k").await;
+    assert!(backend.is_locked(&key("k")).await.unwrap());
+    let facts = backend.facts().await.unwrap();
+    assert!(
+        !facts[0]
+            .facts
+            .iter()
+            .any(|(name, _)| *name == "rowSecurity")
+    );
+}
+
+async fn a_guard_says_that_rows_may_be_hidden() {
+    let (owner, tables, _) = secured("guards_hidden").await;
+    let owner: Arc<dyn Backend> = Arc::new(owner);
+    let guard = lock(&owner, &key("k"), &LockOptions::default())
+        .await
+        .unwrap();
+    let mut client = server().client().await;
+    client
+        .batch_execute("SET ROLE guards_hidden")
+        .await
+        .unwrap();
+    let transaction = client.transaction().await.unwrap();
+    let error = check(&guard, &transaction).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::AuthFailed);
+    assert!(error.message().contains("row level security"), "{error}");
+    transaction.rollback().await.unwrap();
+    allow(&tables, "guards_hidden").await;
+    let transaction = client.transaction().await.unwrap();
+    check(&guard, &transaction).await.unwrap();
+    transaction.commit().await.unwrap();
+    assert!(guard.release().await.unwrap());
+}

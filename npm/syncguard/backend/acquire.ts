@@ -1,0 +1,213 @@
+/** Acquires a lock: asks the store, and makes a handle of what it grants. */
+
+import { LockError } from "../native/errors.js";
+import {
+  type Acquired,
+  type AcquiredLock,
+  type Locked,
+  settle,
+  type Text,
+} from "../native/outcome.js";
+import { checkAborted } from "../native/signal.js";
+import type { Wait } from "../native/wait.js";
+import { invalid } from "../options/validation.js";
+import { optionNames, warnOfUnknown } from "../options/names.js";
+import { checkKey, checkTtlOfLock, LABELS, readLabels } from "../values/arguments.js";
+import { type HeartbeatOptions, readAutoExtend } from "../values/auto-extend.js";
+import { addTarget, type LockTarget, readTarget } from "../values/claims.js";
+import type { BackendContext, StoreHeartbeats } from "./context.js";
+import { TIME_TOLERANCE_MS } from "../values/defaults.js";
+import { extendChecked } from "./extend.js";
+import { withWanted } from "../holding/grant.js";
+import { createHandle, noLock } from "../holding/handle.js";
+import { startHeartbeats } from "../holding/heartbeats.js";
+import type { AcquireArguments, Asked } from "../holding/internals.js";
+import { Lease } from "../holding/lease.js";
+import { releaseInBackground } from "../holding/held.js";
+import { given, startingSignal } from "../values/starting.js";
+import { reported } from "../holding/together.js";
+import type { BackendCapabilities, DecoratedAcquireResult, HeldLock } from "../values/types.js";
+import { hashKey, logFenceWarning } from "../values/values.js";
+
+const OPTIONS = optionNames("acquire()", [
+  ...["key", "claims", "ttlMs", "signal", "autoExtend", ...LABELS],
+]);
+
+export type AcquireOutcome<C extends BackendCapabilities> =
+  HeldLock<C> | Extract<DecoratedAcquireResult<C>, { ok: false }>;
+
+const NOTHING: Asked = {};
+
+/** Asks for a lock; with a `wait`, until it is free. */
+export async function acquire<C extends BackendCapabilities>(
+  on: BackendContext,
+  opts: AcquireArguments,
+  asked: Asked = NOTHING,
+): Promise<AcquireOutcome<C>> {
+  const { ttlMs } = given(opts);
+  const target = asked.target ?? targetOf(opts);
+  const { key, claims } = target;
+  const { wait, due } = asked;
+  let hasBegun = false;
+  let heartbeats: StoreHeartbeats | undefined;
+  try {
+    if (claims === undefined) checkKey(key);
+    checkTtlOfLock(ttlMs);
+    const labels = readLabels(opts);
+    const autoExtend = readAutoExtend(opts.autoExtend, ttlMs);
+    const signal = startingSignal(opts);
+    on.closing.checkOpen();
+    on.grants.check();
+    warnOfUnknown(opts, OPTIONS);
+    begin(on, target, wait);
+    hasBegun = true;
+    const startedMs = on.clock.elapsed();
+    if (autoExtend !== undefined) heartbeats = on.createHeartbeats?.(autoExtend);
+    const details = { claims, labels, hold: heartbeats?.settings, due };
+    const answer = settle(await on.store.acquire(key, ttlMs, details, signal, wait));
+    if (!("lockId" in answer)) {
+      heartbeats?.stop();
+      return refusalOf(answer, target) as AcquireOutcome<C>;
+    }
+    const attempt = { target, ttlMs, startedMs, signal, autoExtend, heartbeats, asked };
+    return grant(on, attempt, answer) as AcquireOutcome<C>;
+  } catch (error) {
+    heartbeats?.stop();
+    throw addTarget(hasBegun ? reasonOf(on, error, wait) : error, target);
+  } finally {
+    if (hasBegun) end(on, target, wait);
+  }
+}
+
+/** Why whoever waits is not granted the lock: of these, the store knows only that they are not to wait any more. */
+function reasonOf({ closing }: BackendContext, error: unknown, wait: Wait | undefined): unknown {
+  const isTurnedAway = wait !== undefined && (error as Partial<LockError>).code === "Aborted";
+  return (isTurnedAway ? closing.refusal() : undefined) ?? error;
+}
+
+/** What has been granted was asked for so. */
+type Attempt = {
+  readonly target: LockTarget;
+  readonly ttlMs: number;
+  readonly startedMs: number;
+  readonly signal: AbortSignal | undefined;
+  readonly autoExtend: HeartbeatOptions | undefined;
+  /** The core's, if it sends them. */
+  readonly heartbeats: StoreHeartbeats | undefined;
+  readonly asked: Asked;
+};
+
+function begin(
+  { grants, waiters }: BackendContext,
+  target: LockTarget,
+  wait: Wait | undefined,
+): void {
+  grants.start();
+  if (wait !== undefined) waiters.add(target);
+}
+
+function end(
+  { grants, waiters }: BackendContext,
+  target: LockTarget,
+  wait: Wait | undefined,
+): void {
+  if (wait !== undefined) waiters.remove(target);
+  grants.end();
+}
+
+/** Makes a handle of what the store has granted. */
+function grant(on: BackendContext, attempt: Attempt, granted: Acquired): object {
+  const { clock, grants } = on;
+  const { target, ttlMs, signal, autoExtend, heartbeats, asked } = attempt;
+  const nowMs = clock.elapsed();
+  // After a wait, the store was asked for the lock only then.
+  const { lastMs } = asked.wait ?? {};
+  const startedMs = lastMs === undefined ? attempt.startedMs : nowMs - lastMs;
+  const terms = withWanted(on.terms, asked.terms);
+  const lease = new Lease({
+    key: target.key,
+    lockId: granted.lockId,
+    locks: locksOf(target, granted),
+    due: asked.due,
+    grantedMs: nowMs,
+    endMs: startedMs + ttlMs,
+    lastsMs: ttlMs,
+    terms,
+  });
+  grants.add(lease);
+  if (signal?.aborted === true) {
+    // Granted at the moment of the abort: a caller who has cancelled does not expect a lock.
+    giveBack(on, lease);
+    checkAborted(signal);
+  }
+  heartbeats?.granted(lease);
+  checkInTime(on, lease, attempt, nowMs - startedMs);
+  if (granted.fenceNearLimit) logFenceWarning(granted.fence, hashKey(target.key));
+  const handle = createHandle(on.self(), lease, granted, terms, target.isSet);
+  if (heartbeats === undefined && autoExtend !== undefined) {
+    startHeartbeats({ extend: extendChecked(on) }, handle, lease, { ttlMs, startedMs, autoExtend });
+  }
+  if (grants.phase !== "granting") {
+    // While releaseAll() runs, it releases this lock, too.
+    if (grants.phase === "over") giveBack(on, lease);
+    grants.check();
+  }
+  lease.handOut();
+  return handle;
+}
+
+/** Gives a lock back whose time was over when its grant was read: this thread was blocked. */
+function checkInTime(
+  on: BackendContext,
+  lease: Lease,
+  { ttlMs, heartbeats }: Attempt,
+  tookMs: number,
+): void {
+  const isOver =
+    heartbeats === undefined
+      ? // Within the tolerance nobody else gets it, however short it is. On Firestore the core alone knows when its time began.
+        on.capabilities.timeAuthority === "server" && tookMs >= Math.max(ttlMs, TIME_TOLERANCE_MS)
+      : lease.isLost();
+  if (!isOver) return;
+  giveBack(on, lease);
+  throw new LockError(
+    "NetworkTimeout",
+    `the lock was granted too late: when its grant was read, its time of ${ttlMs} ms was over`,
+  );
+}
+
+function giveBack({ self, terms }: BackendContext, lease: Lease): void {
+  releaseInBackground(self(), lease.ids, reported(lease, undefined), terms.onReleaseError);
+}
+
+/** The result for whoever was not granted the lock. */
+function refusalOf(answer: Locked | Text, target: LockTarget): object {
+  if ("text" in answer) return { ...noLock(undefined), done: JSON.parse(answer.text) as unknown };
+  return noLock(givenKey(target, answer.lockedKey), answer.busy);
+}
+
+/** What is asked for, as the caller of `acquire()` has given it. */
+function targetOf(opts: AcquireArguments): LockTarget {
+  if (opts.claims === undefined || opts.claims === null) return { key: opts.key };
+  if ((opts.key ?? undefined) !== undefined) throw invalid("key cannot be given beside claims");
+  if (!Array.isArray(opts.claims)) throw invalid("claims must be an array");
+  return readTarget(opts.claims);
+}
+
+/** Each of the locks that were granted, if several were asked for, or a slot. */
+function locksOf(
+  target: LockTarget,
+  { locks, slot, lockId, fence }: Acquired,
+): AcquiredLock[] | undefined {
+  if (locks !== undefined) {
+    return locks.map((lock) => ({ ...lock, key: givenKey(target, lock.key) ?? lock.key }));
+  }
+  if (slot === undefined && target.isSet !== true) return undefined;
+  // The addon answers one claim as it answers a key.
+  return [{ key: target.key, slot: slot ?? null, lockId, fence }];
+}
+
+/** A key as its claim has given it, and not in NFC. */
+function givenKey({ claims }: LockTarget, key: string | undefined): string | undefined {
+  return claims?.find((claim) => claim.key.normalize() === key)?.key ?? key;
+}

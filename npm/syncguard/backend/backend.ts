@@ -1,0 +1,127 @@
+/**
+ * The public interface of a backend, around a store.
+ *
+ * This room knows all that backends of every store do: an operation per file, `lock()`, `lead()`, `once()`, telemetry.
+ * It must not know one store from another: what differs comes when a backend is created.
+ */
+
+import type { Store } from "../native/store.js";
+import { acquire } from "./acquire.js";
+import type { DisposalOptions } from "../values/arguments.js";
+import type { HeartbeatOptions } from "../values/auto-extend.js";
+import { publisher } from "../watching/channels.js";
+import { type Clock, systemClock } from "../values/clock.js";
+import type { ClockSkew } from "../watching/clock-skew.js";
+import { Closing } from "./closing.js";
+import type { BackendContext, LockStore, StoreHeartbeats } from "./context.js";
+import { directOn } from "./direct.js";
+import { observe } from "./observe.js";
+import { extend } from "./extend.js";
+import type { Terms } from "../holding/grant.js";
+import { Grants } from "../holding/grants.js";
+import { readDisposal } from "../holding/handle.js";
+import {
+  type AcquireArguments,
+  type DirectAccess,
+  type Operations,
+  setInternals,
+} from "../holding/internals.js";
+import { runLeader } from "./lead.js";
+import type { Lease } from "../holding/lease.js";
+import { createLockMethod } from "./lock.js";
+import { forceRelease, isLocked, lookup } from "./look.js";
+import { runOnce } from "./once.js";
+import { release } from "./release.js";
+import { createReleaseAll } from "./release-all.js";
+import type {
+  BackendCapabilities,
+  KeyLookup,
+  LockOp,
+  LocksOp,
+  OwnershipLookup,
+  SyncGuardBackend,
+} from "../values/types.js";
+import type { BackendTransport } from "../options/backend-transport.js";
+import { Waiters } from "../waiting/waiters.js";
+
+/** Makes what the handles of a lock can do on one store alone. */
+export type StoreMembersOf = (lease: Lease, direct: DirectAccess) => object;
+
+/** What differs between the addon's stores and others. */
+export type BackendParts = {
+  readonly clock?: Clock;
+  /** Sends the heartbeats of a lock, if the store extends locks itself. */
+  readonly heartbeats?: (options: HeartbeatOptions) => StoreHeartbeats;
+  /** The addon's store, which other operations may be carried out on as one call. */
+  readonly direct?: Store;
+  readonly transport?: BackendTransport | undefined;
+  /** What the handles of a lock have beside the methods of all, with how to reach the addon's store. */
+  readonly members?: StoreMembersOf | undefined;
+  /** Hears what the store refuses because of this machine's clock. */
+  readonly clockSkew?: ClockSkew | undefined;
+};
+
+/**
+ * Puts the public interface around a store. Asynchronous methods reject and never throw. Wrong arguments are found before
+ * the first `await`, so the promise is already rejected when the caller gets it.
+ */
+export function createBackendOn<C extends BackendCapabilities>(
+  store: LockStore,
+  options: DisposalOptions,
+  parts: BackendParts,
+): SyncGuardBackend<C> {
+  const { clock = systemClock, transport, clockSkew } = parts;
+  const capabilities: Readonly<C> = Object.freeze({ ...store.capabilities }) as never;
+  const stream = publisher(store.capabilities.backend, transport);
+  const grants = new Grants(clock, () => store.refuseWaiters());
+  const closing = new Closing(store, grants);
+  const direct = parts.direct && directOn({ closing, grants }, parts.direct);
+  const context: BackendContext = {
+    ...{ store, clock, capabilities, closing, grants, waiters: new Waiters() },
+    terms: { ...readDisposal(options), clock, stream, minHoldMs: 0, ...membersOn(parts, direct) },
+    createHeartbeats: parts.heartbeats,
+    self: () => backend,
+  };
+  const operations = observe(operationsOn<C>(context), stream, clock, true);
+  const close = (): Promise<void> => closing.close();
+  const backend: SyncGuardBackend<C> = {
+    capabilities,
+    ...(transport === undefined ? {} : { transport }),
+    acquire: ((opts: AcquireArguments) =>
+      operations.acquire(opts)) as SyncGuardBackend<C>["acquire"],
+    release: (opts: LockOp | LocksOp) => operations.release(opts),
+    extend: (opts: (LockOp | LocksOp) & { ttlMs: number }) => operations.extend(opts),
+    isLocked: (opts) => operations.isLocked(opts),
+    lookup: (opts: KeyLookup | OwnershipLookup) => operations.lookup(opts),
+    forceRelease: (key, more) => operations.forceRelease(key, more),
+    lock: createLockMethod(() => backend),
+    lead: async (key, fn, options) => await runLeader(backend, key, fn, options),
+    once: async (key, options, fn) => await runOnce(backend, key, options, fn),
+    releaseAll: createReleaseAll(() => backend),
+    close,
+    [Symbol.asyncDispose]: close,
+  };
+  const internals = { origin: backend, clock, operations, stream, grants, clockSkew };
+  setInternals(backend, direct === undefined ? internals : { ...internals, direct });
+  return backend;
+}
+
+/** The operations, of which nobody is told yet. */
+function operationsOn<C extends BackendCapabilities>(context: BackendContext): Operations<C> {
+  return {
+    acquire: (opts, asked) => acquire<C>(context, opts, asked),
+    release: (opts, lease) => release(context, opts, lease),
+    extend: (opts) => extend(context, opts),
+    isLocked: (opts) => isLocked(context, opts),
+    lookup: (opts) => lookup<C>(context, opts),
+    forceRelease: (key, options) => forceRelease(context, key, options),
+  };
+}
+
+function membersOn(
+  { members }: BackendParts,
+  direct: DirectAccess | undefined,
+): Pick<Terms, "membersOf"> {
+  if (members === undefined || direct === undefined) return {};
+  return { membersOf: (lease) => members(lease, direct) };
+}

@@ -1,0 +1,28 @@
+/** Runs other operations on the addon's store as the backend runs its own. */
+
+import { addContext } from "../native/errors.js";
+import { settle } from "../native/outcome.js";
+import { checkAborted } from "../native/signal.js";
+import type { Store } from "../native/store.js";
+import type { BackendContext } from "./context.js";
+import type { DirectAccess } from "../holding/internals.js";
+
+export function directOn(
+  { closing, grants }: Pick<BackendContext, "closing" | "grants">,
+  store: Store,
+): DirectAccess {
+  return async (key, signal, operation) => {
+    try {
+      checkAborted(signal);
+      closing.checkOpen();
+      grants.start();
+      try {
+        return settle(await operation(store));
+      } finally {
+        grants.end();
+      }
+    } catch (error) {
+      throw addContext(error, key);
+    }
+  };
+}

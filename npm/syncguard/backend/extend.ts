@@ -1,0 +1,67 @@
+/** Extends locks by their ids. */
+
+import { type Absence, type MissingLock, settle } from "../native/outcome.js";
+import { checkTtl } from "../values/arguments.js";
+import type { BackendContext } from "./context.js";
+import { failure, goneLock } from "../values/mutation.js";
+import { monitoredLease } from "../holding/monitored.js";
+import { addIds, type Part, partsOf, readIds } from "./parts.js";
+import { given, startingSignal } from "../values/starting.js";
+import type { Extending } from "../holding/internals.js";
+import type { ExtendResult, LockOp, LocksOp } from "../values/types.js";
+
+export async function extend(
+  on: BackendContext,
+  opts: (LockOp | LocksOp) & { ttlMs: number },
+): Promise<ExtendResult> {
+  const named: Partial<LockOp & LocksOp> = given(opts);
+  let parts: readonly Part[] = [];
+  const { ttlMs } = opts;
+  try {
+    const lockIds = readIds(opts);
+    checkTtl(ttlMs);
+    const signal = startingSignal(opts);
+    on.closing.checkOpen();
+    const endMs = on.clock.elapsed() + ttlMs;
+    parts = partsOf(lockIds, on.grants);
+    const beforeMs = parts.map(({ lease }) => lease.mayEnd(endMs));
+    let result: ExtendResult;
+    try {
+      result = resultOf(settle(await on.store.extend(lockIds, ttlMs, signal)));
+    } catch (error) {
+      // Whatever else it was, the store may have carried it out.
+      if ((error as { code?: unknown }).code === "InvalidArgument") {
+        for (const [place, part] of parts.entries()) part.lease.refused(beforeMs[place]);
+      }
+      throw error;
+    }
+    if (result.ok) {
+      for (const part of parts) noteExtended(part, endMs, ttlMs);
+    } else {
+      const gone = goneLock(result, { lockIds });
+      if (gone !== undefined) monitoredLease(gone)?.lostInStore(gone);
+    }
+    return result;
+  } catch (error) {
+    throw addIds(error, named, parts);
+  }
+}
+
+/** Extends a lock whose arguments were checked, for heartbeats. */
+export function extendChecked(on: BackendContext): Extending["extend"] {
+  return async ({ ttlMs, signal, ...ids }: (LockOp | LocksOp) & { ttlMs: number }) => {
+    const lockIds = "lockIds" in ids ? ids.lockIds : [ids.lockId];
+    return resultOf(settle(await on.store.extend(lockIds, ttlMs, signal)));
+  };
+}
+
+function resultOf(outcome: number | Absence | MissingLock): ExtendResult {
+  if (typeof outcome === "number") return { ok: true, expiresAtMs: outcome };
+  return typeof outcome === "object" ? failure(outcome.absence, outcome.lock) : failure(outcome, 0);
+}
+
+function noteExtended({ lease, lockIds }: Part, endMs: number, ttlMs: number): void {
+  const areAll = lease.lockIds.every((lockId) => lockIds.includes(lockId));
+  if (areAll) lease.moved(endMs, ttlMs);
+  else lease.partlyMoved(endMs, ttlMs);
+}

@@ -1,0 +1,174 @@
+/** One leader: a function that runs in one process at a time, one term after another. */
+
+import { clearInterval, setInterval } from "node:timers";
+import type { LockError } from "../native/errors.js";
+import { readSignal } from "../native/signal.js";
+import { memberOf } from "../native/thrown.js";
+import { CAMPAIGNING, FOLLOWING, type Policy } from "../native/wait.js";
+import { checkFunction, checkObject, invalid, LONGEST_TIMER_MS } from "../options/validation.js";
+import { optionNames, refuseUnknown } from "../options/names.js";
+import { acquireUntilHeld } from "../waiting/waiting.js";
+import {
+  checkBackend,
+  checkKey,
+  LABELS,
+  ownerOfProcess,
+  readLabels,
+  resolveTtl,
+} from "../values/arguments.js";
+import { readAutoExtend } from "../values/auto-extend.js";
+import { type Cancellation, watchSignals } from "../waiting/cancellation.js";
+import { isInside, runInside } from "../holding/chain.js";
+import { type Clock, systemClock, type Timer } from "../values/clock.js";
+import { disposalOf, readDisposal, type LeaseWithHandle } from "../holding/handle.js";
+import { disposeHeld } from "../holding/held.js";
+import { internalsOf } from "../holding/internals.js";
+import type { Lease } from "../holding/lease.js";
+import { Refusals } from "../values/refusals.js";
+import { reportLeadError } from "../watching/reports.js";
+import { delayMs } from "../values/retry.js";
+import type {
+  AcquireOk,
+  BackendCapabilities,
+  FencingCapabilities,
+  Leadership,
+  LeadOptions,
+  LockBackendLike,
+} from "../values/types.js";
+
+/** Read when this module is loaded, so that fake timers in users' tests do not run it. */
+const keepAlive = setInterval;
+
+const OPTIONS = optionNames("lead()", [
+  "ttlMs",
+  ...LABELS,
+  "signal",
+  "autoExtend",
+  "onError",
+  "onLost",
+]);
+
+/** How soon the next campaign starts: whoever has ended its term by itself lets others come first. */
+type Next = "at once" | "after others" | "after a failure";
+
+/** Campaigns and leads, on any backend, until it is over. */
+export async function runLeader<C extends BackendCapabilities>(
+  backend: LockBackendLike<C>,
+  key: string,
+  fn: (leadership: Leadership<C>) => unknown,
+  given?: LeadOptions,
+): Promise<void> {
+  checkBackend(backend);
+  checkKey(key);
+  checkFunction(fn, "fn");
+  const { ttlMs, labels, signal, autoExtend, onError, onLost } = readOptions(given);
+  const { clock = systemClock, grants, origin = backend } = internalsOf(backend) ?? {};
+  const ends = watchSignals(signal, grants?.refused, key);
+
+  const campaign = async (defaults: Policy): Promise<LeaseWithHandle<C>> =>
+    await acquireUntilHeld(backend, {
+      ...{ target: { key }, ttlMs, labels, autoExtend, signal, defaults },
+      ...{ acquisition: undefined, onUnknown: refuseUnknown, terms: { onLost } },
+    });
+
+  const serve = async ({ lease, handle }: LeaseWithHandle<C>): Promise<Next> => {
+    const ending = lease.signalWith(signal);
+    let failure: { error: unknown } | undefined;
+    try {
+      const leadership = leadershipOf(key, ending, handle, lease);
+      await runInside(origin, [key], lease, () => fn(leadership));
+    } catch (error) {
+      if (!isAnswerTo(ending, error)) failure = { error };
+    }
+    // The handle is there until now, so that the lock does not count as forgotten during the term.
+    const disposal = disposalOf(handle);
+    // What releaseAll() has given up, it releases itself.
+    const isGivenUp = lease.loss !== undefined && grants?.refused.aborted === true;
+    if (!isGivenUp) await disposeHeld(lease, backend, disposal);
+    if (failure !== undefined) {
+      reportLeadError(failure.error, key, "term", onError);
+      return "after a failure";
+    }
+    return lease.loss === undefined ? "after others" : "at once";
+  };
+
+  // Neither a wait for the lock nor heartbeats keep the process for a function that only waits for its signal.
+  const alive = keepAlive(() => undefined, LONGEST_TIMER_MS);
+  try {
+    /** Somebody else leads: the store is there, and need not be asked often. */
+    let isFollower = false;
+    let isTold = false;
+    for (let failures = 0; ends?.isAborted() !== true;) {
+      let next: Next;
+      try {
+        const taken = await campaign(isFollower ? FOLLOWING : CAMPAIGNING);
+        isFollower = false;
+        next = await serve(taken);
+      } catch (error) {
+        const code = (error as Partial<LockError> | undefined)?.code;
+        if (code === "Aborted") return;
+        if (code === "InvalidArgument") throw error;
+        isFollower = code === "AcquisitionTimeout";
+        next = isFollower ? "at once" : "after a failure";
+        // Whoever leads or holds the lock around this very call waits for it for ever. It is told so once.
+        const isVain = isFollower && !isTold && isInside(origin, [key]);
+        if (isVain) isTold = true;
+        if (!isFollower || isVain) reportLeadError(error, key, "campaign", onError);
+      }
+      failures = next === "after a failure" ? failures + 1 : 0;
+      if (next === "at once") continue;
+      await pause(clock, delayMs(CAMPAIGNING, Math.max(failures - 1, 0), Math.random()), ends);
+    }
+  } finally {
+    clearInterval(alive);
+    ends?.stop();
+  }
+}
+
+/** What `lead()` was given, checked. */
+function readOptions(given: LeadOptions | null | undefined) {
+  const options = given ?? {};
+  checkObject(options, "options");
+  refuseUnknown(options, OPTIONS);
+  const ttlMs = resolveTtl(options.ttlMs);
+  const autoExtend = readAutoExtend(options.autoExtend ?? true, ttlMs);
+  if (autoExtend === undefined) throw invalid("autoExtend must not be false: leaders extend locks");
+  const onError = options.onError ?? undefined;
+  if (onError !== undefined) checkFunction(onError, "onError");
+  const { onLost } = readDisposal({ onLost: options.onLost });
+  return {
+    ...{ ttlMs, autoExtend, onError, onLost, signal: readSignal(options.signal) },
+    labels: { owner: ownerOfProcess(), ...readLabels(options) },
+  };
+}
+
+/** What the function is given. */
+function leadershipOf<C extends BackendCapabilities>(
+  key: string,
+  signal: AbortSignal,
+  handle: AcquireOk<C>,
+  lease: Lease,
+): Leadership<C> {
+  const { fence } = handle as Partial<AcquireOk<FencingCapabilities>>;
+  const term = fence === undefined ? {} : { term: Number(fence), fence };
+  const assertHeld = (): void => lease.assertHeld();
+  const leadership = { key, signal, assertHeld, ...term, ...lease.membersOfStore() };
+  return Object.assign(new Refusals(), leadership) as unknown as Leadership<C>;
+}
+
+/** Whether the function has failed with this because it was told to end. */
+function isAnswerTo(signal: AbortSignal, error: unknown): boolean {
+  const reasons = [error, memberOf(error, "cause")];
+  const isAbort = memberOf(error, "name") === "AbortError";
+  return signal.aborted && (reasons.includes(signal.reason) || isAbort);
+}
+
+/** Waits so long, unless it is over before. */
+async function pause(clock: Clock, ms: number, ends: Cancellation | undefined): Promise<void> {
+  let timer: Timer | undefined;
+  const due = new Promise<void>((resolve) => {
+    timer = clock.setTimeout(resolve, ms);
+  });
+  await (ends?.race(due) ?? due);
+  clock.clearTimeout(timer);
+}

@@ -1,0 +1,26 @@
+/** Backends on stores that the addon has opened. */
+
+import type { Store } from "../native/store.js";
+import { createBackendOn, type StoreMembersOf } from "./backend.js";
+import type { DisposalOptions } from "../values/arguments.js";
+import type { ClockSkew } from "../watching/clock-skew.js";
+import { CoreHeartbeats } from "../holding/core-heartbeats.js";
+import type { BackendCapabilities, SyncGuardBackend } from "../values/types.js";
+import type { BackendTransport } from "../options/backend-transport.js";
+
+/** Puts the public interface around a store of the addon, whose core extends locks. */
+export function createBackend<C extends BackendCapabilities>(
+  store: Store,
+  options: DisposalOptions,
+  transport?: BackendTransport,
+  members?: StoreMembersOf,
+  clockSkew?: ClockSkew,
+): SyncGuardBackend<C> {
+  return createBackendOn<C>(store, options, {
+    heartbeats: (options) => new CoreHeartbeats(options, store),
+    direct: store,
+    transport,
+    members,
+    clockSkew,
+  });
+}

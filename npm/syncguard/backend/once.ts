@@ -1,0 +1,88 @@
+/** Something that is to be done once for each period. */
+
+import { LockError } from "../native/errors.js";
+import { readSignal } from "../native/signal.js";
+import { optionNames, refuseUnknown } from "../options/names.js";
+import { checkFunction, checkObject, invalid } from "../options/validation.js";
+import { LABELS, readLabels, resolveTtl } from "../values/arguments.js";
+import { readAutoExtend } from "../values/auto-extend.js";
+import { runInside } from "../holding/chain.js";
+import { readDue } from "../values/due.js";
+import { disposalOf, leaseWithHandle, readDisposal } from "../holding/handle.js";
+import { disposeHeld, finishHeld } from "../holding/held.js";
+import { acquireOf, internalsOf } from "../holding/internals.js";
+import { createLockHandle } from "./lock.js";
+import type {
+  BackendCapabilities,
+  LockBackendLike,
+  OnceHandle,
+  OnceOptions,
+  OnceResult,
+} from "../values/types.js";
+
+const OPTIONS = optionNames("once()", [
+  ...["due", "ttlMs", "signal", "autoExtend", ...LABELS],
+  ...["onReleaseError", "onLost", "disposeTimeoutMs"],
+]);
+
+/** The function of `once()`. */
+export type OnceWork<T, C extends BackendCapabilities> = (handle: OnceHandle<C>) => Promise<T> | T;
+
+/** Runs `fn` under the lock on `key` if nothing was done for its period yet, and stores that it is done. */
+export async function runOnce<T, C extends BackendCapabilities>(
+  backend: LockBackendLike<C>,
+  key: string,
+  options: OnceOptions,
+  fn: OnceWork<T, C>,
+): Promise<OnceResult<T>> {
+  if (typeof key !== "string") throw invalid("once() takes one key");
+  checkObject(options, "options");
+  refuseUnknown(options, OPTIONS);
+  checkFunction(fn, "fn");
+  const due = readDue(options.due);
+  const terms = readDisposal(options);
+  const ttlMs = resolveTtl(options.ttlMs);
+  const autoExtend = readAutoExtend(options.autoExtend, ttlMs);
+  const signal = readSignal(options.signal ?? undefined);
+  const labels = readLabels(options);
+  const internals = internalsOf(backend);
+  const acquire = acquireOf(backend);
+  if (internals?.grants === undefined || acquire === undefined) {
+    throw invalid("this backend cannot store what is done: once() needs a backend of this package");
+  }
+  const attempt = await acquire({ key, ttlMs, signal, autoExtend, ...labels }, { due, terms });
+  if (!attempt.ok) return refused(attempt);
+  const { lease, handle } = leaseWithHandle<C>(backend, attempt, key);
+  /** Whether the store was asked to release the lock and to store that it is done. */
+  let isFinishing = false;
+  const run = async (): Promise<T> => {
+    try {
+      const given = createLockHandle(backend, handle, key, lease, signal) as OnceHandle<C>;
+      const value = await runInside(internals.origin, [key], lease, () => fn(given));
+      const finished = finishHeld(lease, backend);
+      isFinishing = finished !== undefined;
+      if ((await finished)?.ok !== true) {
+        throw lease.loss ?? new LockError("LockLost", "the lock was lost", { key });
+      }
+      return value;
+    } finally {
+      // It stays open: whoever comes next does it.
+      if (!isFinishing) await disposeHeld(lease, backend, disposalOf(handle));
+    }
+  };
+  const { runHeld } = internals.stream;
+  const value = await (runHeld === undefined ? run() : runHeld({ key }, run, () => lease.loss));
+  return { ran: true, value };
+}
+
+/** Why it does not run here and now. */
+function refused(attempt: object): Extract<OnceResult<never>, { ran: false }> {
+  const { done } = attempt as { done?: { due: string; doneAtMs: number } };
+  if (done === undefined) return { ran: false, reason: "running" };
+  return {
+    ran: false,
+    reason: "done",
+    doneAt: new Date(done.doneAtMs),
+    lastDue: done.due,
+  };
+}

@@ -1,0 +1,147 @@
+/** Gives back all locks of a backend, before the process ends. */
+
+import { addContext, LockError } from "../native/errors.js";
+import { checkObject, invalid, LONGEST_TIMER_MS } from "../options/validation.js";
+import { optionNames, refuseUnknown } from "../options/names.js";
+import { systemClock, type Timer } from "../values/clock.js";
+import type { Grants } from "../holding/grants.js";
+import type { Lease } from "../holding/lease.js";
+import { internalsOf, releaseOn } from "../holding/internals.js";
+import { contextOf } from "../holding/together.js";
+import type { LockBackend, ReleaseAllOptions, ReleaseAllResult } from "../values/types.js";
+
+const OPTIONS = optionNames("releaseAll()", ["timeoutMs"]);
+const TIMEOUT_MS = 5_000;
+/** So many releases are on their way at once. */
+const AT_ONCE = 256;
+
+/** Creates the `releaseAll` method of the backend that `self` returns. */
+export function createReleaseAll(
+  self: () => Pick<LockBackend, "release">,
+): (options?: ReleaseAllOptions) => Promise<ReleaseAllResult> {
+  let running: Promise<ReleaseAllResult> | undefined;
+  return async (given) => {
+    const options = given ?? {};
+    checkObject(options, "options");
+    refuseUnknown(options, OPTIONS);
+    const timeoutMs = options.timeoutMs ?? TIMEOUT_MS;
+    if (typeof timeoutMs !== "number" || !(timeoutMs > 0)) {
+      throw invalid("timeoutMs must be a positive number");
+    }
+    // Two signals may come at once.
+    running ??= releaseAll(self(), timeoutMs).finally(() => {
+      running = undefined;
+    });
+    return await running;
+  };
+}
+
+async function releaseAll(
+  backend: Pick<LockBackend, "release">,
+  timeoutMs: number,
+): Promise<ReleaseAllResult> {
+  const { grants, clock = systemClock } = internalsOf(backend) ?? {};
+  const result: ReleaseAllResult = { released: 0, gone: 0, failed: [] };
+  if (grants === undefined) return result;
+  grants.refuse();
+
+  const controller = new AbortController();
+  /** The locks whose release was started and not answered, and those whose release has failed. */
+  const unanswered = new Set<Lease>();
+  const failed = new Map<string, LockError>();
+  /** The locks that others were releasing already, and those that were not there: perhaps because of that. */
+  const elsewhere = new Set<Lease>();
+  const notThere = new Set<Lease>();
+  let timer: Timer | undefined;
+  const timeout = new Promise<void>((resolve) => {
+    timer = clock.setTimeout(resolve, Math.min(timeoutMs, LONGEST_TIMER_MS));
+  });
+  const release = async (lease: Lease): Promise<void> => {
+    if (grants.get(lease.lockIds[0] as string) !== lease) {
+      elsewhere.add(lease);
+      return;
+    }
+    elsewhere.delete(lease);
+    unanswered.add(lease);
+    try {
+      const { ok } = await releaseOn(backend, { ...lease.ids, signal: controller.signal }, lease);
+      if (!unanswered.has(lease)) return;
+      if (ok) result.released += 1;
+      else notThere.add(lease);
+    } catch (error) {
+      if (unanswered.has(lease)) failed.set(lease.lockId, failureOf(lease, error));
+    } finally {
+      unanswered.delete(lease);
+    }
+  };
+  try {
+    const isInTime = await Promise.race([
+      releaseEach(grants, release, ({ lockId }) => failed.has(lockId), controller.signal),
+      timeout.then(() => false),
+    ]);
+    if (!isInTime) {
+      const left = [...elsewhere].filter(({ state }) => state !== "released" && state !== "gone");
+      for (const lease of [...unanswered, ...left, ...grants.held()]) {
+        if (!failed.has(lease.lockId)) failed.set(lease.lockId, tooLate(lease, timeoutMs));
+      }
+      unanswered.clear();
+    }
+  } finally {
+    clock.clearTimeout(timer);
+    grants.phase = "over";
+    controller.abort();
+  }
+  for (const lease of new Set([...elsewhere, ...notThere])) {
+    if (lease.state === "released") result.released += 1;
+    else if (lease.state === "gone" || notThere.has(lease)) result.gone += 1;
+  }
+  result.failed.push(...failed.values());
+  return result;
+}
+
+/** Releases every lock, also those that are granted meanwhile; `false` if `signal` was aborted before the end. */
+async function releaseEach(
+  grants: Grants,
+  release: (lease: Lease) => Promise<void>,
+  hasFailed: (lease: Lease) => boolean,
+  signal: AbortSignal,
+): Promise<boolean> {
+  for (;;) {
+    const locks = grants.held().filter((lease) => !hasFailed(lease));
+    // All of them first: whoever works under a lock hears of it before anybody else can get the lock.
+    for (const lease of locks) lease.giveUp("the lock was released by releaseAll()");
+    const next = async (): Promise<void> => {
+      for (let lease = locks.pop(); lease !== undefined; lease = locks.pop()) {
+        if (signal.aborted) return;
+        await release(lease);
+      }
+    };
+    const hadLocks = locks.length > 0;
+    await Promise.all(Array.from({ length: Math.min(AT_ONCE, locks.length) }, next));
+    if (signal.aborted) return false;
+    // What was on its way may have been granted, and releases that others have started may have failed.
+    await grants.idle();
+    if (!hadLocks) return true;
+  }
+}
+
+function failureOf(lease: Lease, error: unknown): LockError {
+  const about = contextOf(lease, undefined);
+  if (error instanceof LockError) {
+    return addContext(error, about.key, about.lockId, about) as LockError;
+  }
+  const context = { ...about, cause: error };
+  return new LockError(
+    "Internal",
+    "the release failed with something that is no LockError",
+    context,
+  );
+}
+
+function tooLate(lease: Lease, timeoutMs: number): LockError {
+  return new LockError(
+    "NetworkTimeout",
+    `the store has not answered the release within the ${timeoutMs} ms of releaseAll(): if it was not done, the lock ends with its TTL`,
+    contextOf(lease, undefined),
+  );
+}

@@ -1,0 +1,243 @@
+import { checkFunction, checkObject, invalid } from "../options/validation.js";
+import { optionNames, warnOfUnknown } from "../options/names.js";
+import { checkBackend } from "../values/arguments.js";
+import { readAutoExtend } from "../values/auto-extend.js";
+import { systemClock } from "../values/clock.js";
+import { joined, type Observation, type Stream } from "../watching/events.js";
+import { observe } from "./observe.js";
+import { decorate, disposalOf, handleOfCall, leaseOf } from "../holding/handle.js";
+import { startHeartbeats } from "../holding/heartbeats.js";
+import {
+  type AcquireArguments,
+  extendOn,
+  internalsOf,
+  type Operations,
+  setInternals,
+  releaseOn,
+  acquireOf,
+} from "../holding/internals.js";
+import { runLeader } from "./lead.js";
+import { createLockMethod } from "./lock.js";
+import { runOnce } from "./once.js";
+import { callQuietly } from "../watching/reports.js";
+import { createReleaseAll } from "./release-all.js";
+import type {
+  BackendCapabilities,
+  LockBackend,
+  LockBackendLike,
+  LockEvent,
+  LockOp,
+  LocksOp,
+  SyncGuardBackend,
+  TelemetryOptions,
+} from "../values/types.js";
+import { hashesOf, hashKey } from "../values/values.js";
+import { ONE_AT_A_TIME } from "../waiting/waiting.js";
+
+type Extras<C extends BackendCapabilities> = Pick<
+  SyncGuardBackend<C>,
+  | "lock"
+  | "lead"
+  | "once"
+  | "forceRelease"
+  | "releaseAll"
+  | "close"
+  | "transport"
+  | typeof Symbol.asyncDispose
+>;
+const OPTIONS = optionNames("withTelemetry()", ["onEvent", "includeRaw"]);
+
+/**
+ * A backend that does what `backend` does, and calls `onEvent` for each operation, including those of handles.
+ *
+ * Events carry hashes in place of identifiers, unless `includeRaw` allows more. They are not awaited, and errors of
+ * `onEvent` or `includeRaw` do not affect the operation.
+ *
+ * @throws LockError `InvalidArgument` if `backend` is no backend or `onEvent` is no function
+ * @example
+ * ```ts
+ * import { withTelemetry } from "syncguard";
+ * import { createSqliteBackend } from "syncguard/sqlite";
+ *
+ * const observed = withTelemetry(createSqliteBackend("./locks.db"), {
+ *   onEvent: ({ type, result, reason }) => console.log(type, result, reason ?? ""),
+ * });
+ * ```
+ */
+export function withTelemetry<C extends BackendCapabilities>(
+  backend: SyncGuardBackend<C>,
+  options: TelemetryOptions,
+): SyncGuardBackend<C>;
+/**
+ * A backend that does what yours does, and calls `onEvent` for each operation, including those of handles.
+ *
+ * @throws LockError `InvalidArgument` if `backend` is no backend or `onEvent` is no function
+ * @example
+ * ```ts
+ * import { type LockBackend, type LockBackendLike, withTelemetry } from "syncguard";
+ *
+ * function observed(mine: LockBackendLike): LockBackend {
+ *   return withTelemetry(mine, { onEvent: (event) => console.log(event) });
+ * }
+ * ```
+ */
+export function withTelemetry<C extends BackendCapabilities>(
+  backend: LockBackendLike<C>,
+  options: TelemetryOptions,
+): LockBackend<C>;
+export function withTelemetry<C extends BackendCapabilities>(
+  backend: LockBackendLike<C> & Partial<Extras<C>>,
+  options: TelemetryOptions,
+): LockBackend<C> {
+  checkBackend(backend);
+  return observeBackend(backend, createEmitter(options));
+}
+
+/** A backend that does what `backend` does, and tells of each operation, of lost locks, and of the ends of waits. */
+export function observeBackend<C extends BackendCapabilities>(
+  backend: LockBackendLike<C> & Partial<Extras<C>>,
+  stream: Stream,
+): LockBackend<C> & Partial<Extras<C>> {
+  const internals = internalsOf(backend);
+  const { clock = systemClock, origin = backend, grants, clockSkew } = internals ?? {};
+  const isUsers = internals === undefined;
+  /** A user's backend knows nothing of several locks, and would do something else than what is asked. */
+  const refusalOf = (several: unknown): Promise<never> | undefined =>
+    isUsers && (several ?? undefined) !== undefined
+      ? Promise.reject(invalid(ONE_AT_A_TIME))
+      : undefined;
+  const operations: Operations<C> = {
+    acquire: (opts, asked) =>
+      refusalOf(opts?.claims) ?? acquireOf(backend)?.(opts, asked) ?? backend.acquire(opts),
+    release: (opts, lease) => refusalOf(lockIdsOf(opts)) ?? releaseOn(backend, opts, lease),
+    extend: (opts) => refusalOf(lockIdsOf(opts)) ?? extendOn(backend, opts),
+    isLocked: (opts) => backend.isLocked(opts),
+    lookup: (opts) => backend.lookup(opts),
+    forceRelease: (key, options) => (backend as SyncGuardBackend<C>).forceRelease(key, options),
+  };
+  const operating = observe(operations, stream, clock, grants !== undefined);
+
+  const acquire: Operations<C>["acquire"] = async (opts, asked) => {
+    const startedMs = clock.elapsed();
+    const { key, ttlMs } = opts ?? {};
+    // A user's backend does not know the option, and its lock is extended from here. Those are no operations of users,
+    // and are counted instead of reported.
+    const autoExtend = isUsers ? readAutoExtend(opts?.autoExtend, ttlMs) : undefined;
+    // Whoever is the backend of this wrapper grants the lock on these terms, if it can be told.
+    const outer = asked?.terms?.stream;
+    const terms = {
+      ...asked?.terms,
+      stream: outer === undefined ? stream : joined(stream, outer),
+    };
+    const isDelivered = acquireOf(backend) !== undefined;
+    const result = await operating.acquire(isUsers ? withoutAutoExtend(opts) : opts, {
+      ...asked,
+      terms,
+    });
+    // Bound to this wrapper, so that the operations of the handle are reported too.
+    const handle =
+      isUsers && result?.ok
+        ? handleOfCall(observed, result, key, terms)
+        : decorate(observed, result, key, disposalOf(result));
+    const lease = leaseOf(handle);
+    if (lease === undefined || !handle.ok) return handle;
+    if (!isUsers && !isDelivered) lease.agreeOn(terms);
+    if (autoExtend !== undefined) {
+      startHeartbeats(backend, handle, lease, { ttlMs, startedMs, autoExtend });
+    }
+    return handle;
+  };
+
+  const all: Operations<C> = { ...operating, acquire };
+  const observed: LockBackend<C> & { -readonly [Name in keyof Extras<C>]?: Extras<C>[Name] } = {
+    capabilities: backend.capabilities,
+    acquire: (opts: AcquireArguments) => acquire(opts) as ReturnType<LockBackend<C>["acquire"]>,
+    release: (opts: LockOp) => all.release(opts),
+    extend: all.extend,
+    isLocked: all.isLocked,
+    lookup: all.lookup,
+  };
+  if (backend.transport) observed.transport = backend.transport;
+  if (backend.lock) observed.lock = createLockMethod(() => observed);
+  if (backend.lead)
+    observed.lead = async (key, fn, options) => await runLeader(observed, key, fn, options);
+  if (backend.once) {
+    observed.once = async (key, options, fn) => await runOnce(observed, key, options, fn);
+  }
+  if (backend.forceRelease) observed.forceRelease = all.forceRelease;
+  if (backend.releaseAll) observed.releaseAll = createReleaseAll(() => observed);
+  if (backend.close) observed.close = backend.close;
+  const dispose = backend[Symbol.asyncDispose];
+  if (dispose) observed[Symbol.asyncDispose] = async () => await dispose.call(backend);
+  const everybody = joined(internals?.stream, stream);
+  setInternals(observed, { origin, clock, operations: all, stream: everybody, grants, clockSkew });
+  return observed;
+}
+
+/** Callers may pass anything. */
+function lockIdsOf(opts: LockOp | LocksOp | null): unknown {
+  return (opts as Partial<LocksOp> | null)?.lockIds;
+}
+
+/** What a backend that does not extend locks itself is given. */
+function withoutAutoExtend(opts: AcquireArguments): AcquireArguments {
+  if (opts?.autoExtend === undefined) return opts;
+  const rest = { ...opts };
+  delete rest.autoExtend;
+  return rest;
+}
+
+function createEmitter(options: TelemetryOptions): Stream {
+  checkObject(options, "options");
+  warnOfUnknown(options, OPTIONS);
+  const { onEvent, includeRaw = false } = options;
+  // Without a listener, nothing is computed.
+  const isHeard = (onEvent as unknown) !== undefined;
+  if (isHeard) checkFunction(onEvent, "onEvent");
+
+  return {
+    hears: () => isHeard,
+    tell(seen) {
+      // An attempt has told of the end of a wait, unless there was none.
+      if (!isHeard || (seen.type === "wait" && seen.attempts !== 0)) return;
+      // Deferred, so that a slow listener does not delay the operation. By a promise and not `queueMicrotask`, which users' tests
+      // may have replaced by a fake one, before this module was loaded.
+      void Promise.resolve().then(() => {
+        callQuietly(() => onEvent(createEvent(seen, includeRaw)));
+      });
+    },
+  };
+}
+
+function createEvent(seen: Observation, includeRaw: TelemetryOptions["includeRaw"]): LockEvent {
+  const { type: what, result, key, keys, lockId, error, reason: given, ...more } = seen;
+  delete more.durationMs;
+  delete more.contended;
+  const type = what === "wait" ? "acquire" : what;
+  const isLate = what === "wait" && (error as { code?: unknown })?.code === "AcquisitionTimeout";
+  const reason = isLate ? "locked" : given;
+  const event: LockEvent = { type, result };
+  if (reason !== undefined) event.reason = reason;
+  Object.assign(event, more);
+  // Callers may pass anything as an identifier. What is not a string was refused, and has no hash.
+  if (typeof key === "string") event.keyHash = hashKey(key);
+  if (keys !== undefined) Object.assign(event, hashesOf(keys));
+  // An acquisition is identified by its key. The lock id that it was given is only in events with raw identifiers.
+  if (typeof lockId === "string" && type !== "acquire") event.lockIdHash = hashKey(lockId);
+  if (!allowsRaw(includeRaw, event)) return event;
+  if (typeof key === "string") event.key = key;
+  if (keys !== undefined) event.keys = keys;
+  if (typeof lockId === "string") event.lockId = lockId;
+  return event;
+}
+
+function allowsRaw(includeRaw: TelemetryOptions["includeRaw"], event: LockEvent): boolean {
+  if (typeof includeRaw !== "function") return includeRaw === true;
+  try {
+    const allowed: unknown = includeRaw(event);
+    // Only `true` counts: a promise does not.
+    return allowed === true;
+  } catch {
+    return false;
+  }
+}

@@ -1,0 +1,107 @@
+/** The locks that a backend of this package has granted, and what is on its way. */
+
+import { LockError } from "../native/errors.js";
+import { ShortLivedMap } from "../native/short-lived-map.js";
+import type { Clock } from "../values/clock.js";
+import { TIME_TOLERANCE_MS } from "../values/defaults.js";
+import type { Lease } from "./lease.js";
+
+/** With so many locks, those are looked for whose time is over: nobody has to release a lock. */
+const SWEEP_AT = 1_024;
+
+/** Whether locks are granted, given back by `releaseAll()`, or no longer granted because of it. */
+type Phase = "granting" | "releasing" | "over";
+
+export class Grants {
+  phase: Phase = "granting";
+  private readonly refusing = new AbortController();
+  /** By lock id. A lock that is being released is not among them. */
+  private readonly locks = new ShortLivedMap<string, Lease>();
+  private sweepAt = SWEEP_AT;
+  private running = 0;
+  private readonly whenIdle: (() => void)[] = [];
+
+  /**
+   * @param refuseInStore - lets all fail who wait for a lock of the backend, and who come to wait later
+   */
+  constructor(
+    private readonly clock: Clock,
+    private readonly refuseInStore: () => void,
+  ) {}
+
+  /**
+   * Refuses to grant locks once `releaseAll()` was called.
+   *
+   * @throws LockError `Aborted`
+   */
+  check(): void {
+    if (this.phase !== "granting") {
+      throw new LockError("Aborted", "the backend grants no more locks: releaseAll() was called");
+    }
+  }
+
+  /** Aborted once nobody is granted a lock any more. */
+  get refused(): AbortSignal {
+    return this.refusing.signal;
+  }
+
+  /** Lets all fail who wait for a lock, and who come to wait later. */
+  refuseWaiters(): void {
+    this.refuseInStore();
+    this.refusing.abort();
+  }
+
+  /** Grants no locks any more; those that are held are given back now. */
+  refuse(): void {
+    this.phase = "releasing";
+    this.refuseWaiters();
+  }
+
+  /** Notes a lock that was granted. */
+  add(lease: Lease): void {
+    if (this.locks.size >= this.sweepAt) this.sweep();
+    for (const lockId of lease.lockIds) this.locks.set(lockId, lease);
+  }
+
+  get(lockId: string): Lease | undefined {
+    return this.locks.get(lockId);
+  }
+
+  /** The release of a lock begins; give it back with {@link add} if that fails. */
+  remove(lockId: string): void {
+    this.locks.delete(lockId);
+  }
+
+  /** The locks that are held as far as this process knows. */
+  held(): Lease[] {
+    this.sweep();
+    return [...new Set(this.locks.values())];
+  }
+
+  /** An acquisition or a release begins. */
+  start(): void {
+    this.running += 1;
+  }
+
+  /** It has ended. */
+  end(): void {
+    this.running -= 1;
+    if (this.running === 0) for (const resolve of this.whenIdle.splice(0)) resolve();
+  }
+
+  /** Waits until none is on its way. */
+  async idle(): Promise<void> {
+    if (this.running === 0) return;
+    await new Promise<void>((resolve) => {
+      this.whenIdle.push(resolve);
+    });
+  }
+
+  private sweep(): void {
+    const endMs = this.clock.elapsed() - TIME_TOLERANCE_MS;
+    for (const [lockId, lease] of this.locks.entries()) {
+      if (lease.isPast(endMs)) this.locks.delete(lockId);
+    }
+    this.sweepAt = Math.max(SWEEP_AT, 2 * this.locks.size);
+  }
+}

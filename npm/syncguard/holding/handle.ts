@@ -1,0 +1,465 @@
+/** Handles: the methods of a granted lock, and its release at the end of a block. */
+
+import { LockError } from "../native/errors.js";
+import type { Busy } from "../native/outcome.js";
+import { checkAborted, readSignal } from "../native/signal.js";
+import { invalid } from "../options/validation.js";
+import "../values/disposable.js";
+import { checkDisposal, type DisposalOptions } from "../values/arguments.js";
+import { endOf, systemClock } from "../values/clock.js";
+import { disposalWith, PLAIN_TERMS, type WantedTerms } from "./grant.js";
+import { disposeHeld, extendHeld, releaseHeld, releaseInBackground } from "./held.js";
+import { Lease } from "./lease.js";
+import { Refusals } from "../values/refusals.js";
+import { type Extending, internalsOf, type Releasing } from "./internals.js";
+import type {
+  AcquireOk,
+  AcquireResult,
+  AsyncLock,
+  BackendCapabilities,
+  DecoratedAcquireResult,
+  DisposableLockHandle,
+  GrantedLock,
+  HeldLocks,
+  KeyOp,
+  LockBackend,
+  LockBackendLike,
+  OnReleaseError,
+} from "../values/types.js";
+
+/** The part of a backend that handles need. */
+type Mutations<C extends BackendCapabilities> = Pick<LockBackend, "release" | "extend"> & {
+  /** What the backend can do. */
+  readonly capabilities?: Readonly<C>;
+};
+
+/** The options for handles; `null` counts as not given. */
+export function readDisposal(given: DisposalOptions): DisposalOptions {
+  const options: DisposalOptions = {
+    onReleaseError: given.onReleaseError ?? undefined,
+    onLost: given.onLost ?? undefined,
+    disposeTimeoutMs: given.disposeTimeoutMs ?? undefined,
+  };
+  checkDisposal(options);
+  return options;
+}
+
+/** A handle, with methods. They and what results have always had are its own members, so that what is spread of it has them, too. */
+class Handle extends Refusals {
+  declare ok: true;
+  declare lockId: string;
+  declare expiresAtMs: number;
+  declare fence?: string;
+  declare key?: string;
+  declare slot?: number;
+  declare locks?: readonly GrantedLock[];
+  declare fences?: ReadonlyMap<string, string>;
+  declare lockIds?: readonly string[];
+  declare assertHeld?: () => void;
+  readonly #lease: Lease;
+  readonly #disposal: DisposalOptions;
+
+  constructor(lease: Lease, disposal: DisposalOptions) {
+    super();
+    this.#lease = lease;
+    this.#disposal = disposal;
+  }
+
+  /** A getter, so that a lock whose signal nobody asks for has none. */
+  get signal(): AbortSignal {
+    return behind(this).#lease.signal;
+  }
+
+  static is(result: object): result is Handle {
+    return #lease in result;
+  }
+
+  static lease(handle: Handle): Lease {
+    return handle.#lease;
+  }
+
+  static disposal(handle: Handle): DisposalOptions {
+    return handle.#disposal;
+  }
+}
+
+// As refusals.ts does, and for the same reason.
+Object.defineProperty(Handle.prototype, "constructor", { value: Object });
+
+/** The same getter for all, so that V8 can tell handles to be alike. */
+const SIGNAL = Object.getOwnPropertyDescriptor(Handle.prototype, "signal") as Getter;
+
+/** What every object has, and TypeScript leaves out. */
+type LegacyAccessors = { __defineGetter__(name: string, get: Getter["get"]): void };
+type Getter = { get: () => unknown };
+
+/** What is given to a handle's `extend`, which then answers with the handle. A property that led to it would be printed. */
+const WHOSE: unique symbol = Symbol("whose");
+
+/** The handle itself, of a Proxy or of an object that inherits from it: neither has private fields. */
+function behind(given: Handle): Handle {
+  if (Handle.is(given)) return given;
+  const { extend } = given as { extend?: (asked: typeof WHOSE) => unknown };
+  const owner = extend?.(WHOSE);
+  if (typeof owner === "object" && owner !== null && Handle.is(owner)) return owner;
+  throw new TypeError("signal was asked for of an object that is no lock");
+}
+
+/** What is known of a lock, by the result of its acquisition; `undefined` unless that is a handle. */
+export function leaseOf(result: object): Lease | undefined {
+  return Handle.is(result) ? Handle.lease(result) : undefined;
+}
+
+/** How the handle of a result is disposed of. */
+export function disposalOf(result: object): DisposalOptions {
+  return Handle.is(result) ? Handle.disposal(result) : {};
+}
+
+/** The handle of a lock that a backend of this package has granted. */
+export function createHandle(
+  backend: Extending & Releasing,
+  lease: Lease,
+  { expiresAtMs, fence }: { expiresAtMs: number; fence: string },
+  disposal: DisposalOptions,
+  isSet = false,
+): Handle & DisposableLockHandle {
+  const handle = new Handle(lease, disposal);
+  handle.ok = true;
+  if (isSet) {
+    handle.expiresAtMs = expiresAtMs;
+    return addMethods(backend, complete(Object.assign(handle, membersOfSet(lease)), lease), lease);
+  }
+  handle.lockId = lease.lockId;
+  handle.expiresAtMs = expiresAtMs;
+  handle.fence = fence;
+  const slot = lease.locks?.[0]?.slot;
+  if (typeof slot === "number") handle.slot = slot;
+  return addMethods(backend, complete(handle, lease), lease);
+}
+
+/** What shows several locks. */
+export function membersOfSet(lease: Lease): Pick<HeldLocks, "locks" | "fences" | "lockIds"> {
+  const locks = (lease.locks ?? []).map(({ key, slot, lockId, fence }): GrantedLock =>
+    slot === null ? { key, lockId, fence } : { key, slot, lockId, fence },
+  );
+  return {
+    locks,
+    lockIds: locks.map(({ lockId }) => lockId),
+    fences: new Map(locks.map(({ key, fence }) => [key, fence])),
+  };
+}
+
+/** A handle of the lock in `result`, which may itself be one, and with it the lock. The options must be checked. */
+export function handleOver<C extends BackendCapabilities>(
+  backend: Extending & Releasing,
+  result: AcquireOk<C>,
+  key: string,
+  disposal: DisposalOptions,
+): AsyncLock<C> {
+  const before = leaseOf(result);
+  if (before === undefined && (result as { locks?: unknown }).locks !== undefined) {
+    throw invalid("the result of several claims is a handle already");
+  }
+  return handleWith(backend, result, before ?? newlyHeld(backend, result, key), disposal);
+}
+
+/**
+ * As {@link handleOver}, for what a backend of users' own has answered to this caller: it may have named another key, or answer every
+ * caller with the same handle.
+ */
+export function handleOfCall<C extends BackendCapabilities>(
+  backend: Extending & Releasing,
+  result: AcquireOk<C>,
+  key: string,
+  wanted?: WantedTerms,
+): AsyncLock<C> {
+  const before = leaseOf(result);
+  const isUsers = before === undefined || users.has(before);
+  const lease = isUsers ? newlyHeld(backend, result, key) : before;
+  lease.callIt(key);
+  return handleOnTerms(backend, result, lease, wanted);
+}
+
+/** A handle of a lock whose backend could not be told what is wanted of it. */
+export function handleOnTerms<C extends BackendCapabilities>(
+  backend: Extending & Releasing,
+  result: AcquireOk<C>,
+  lease: Lease,
+  wanted: WantedTerms | undefined,
+): AsyncLock<C> {
+  if (wanted !== undefined) lease.agreeOn(wanted);
+  return handleWith(backend, result, lease, disposalWith(disposalOf(result), wanted));
+}
+
+function handleWith<C extends BackendCapabilities>(
+  backend: Extending & Releasing,
+  result: AcquireOk<C>,
+  lease: Lease,
+  disposal: DisposalOptions,
+): AsyncLock<C> {
+  const handle = new Handle(lease, disposal);
+  // Only the members: methods of these names may be bound to another backend.
+  for (const name of Reflect.ownKeys(result)) copyMember(result, handle, name);
+  if (leaseOf(result) === lease && Object.hasOwn(result, "signal")) complete(handle, lease);
+  return addMethods(backend, handle, lease) as unknown as AsyncLock<C>;
+}
+
+/** The locks that backends of users' own have granted. */
+const users = new WeakSet<Lease>();
+
+/** A lock that is held, and a handle of it. */
+export type LeaseWithHandle<C extends BackendCapabilities> = { lease: Lease; handle: AcquireOk<C> };
+
+/** The lock that an acquisition has given, with its result as the handle, if it is one. */
+export function leaseWithHandle<C extends BackendCapabilities>(
+  backend: Extending & Releasing,
+  result: AcquireOk<C>,
+  key: string,
+): LeaseWithHandle<C> {
+  const handle = Handle.is(result) ? result : handleOver(backend, result, key, {});
+  return { lease: Handle.lease(handle as unknown as Handle), handle };
+}
+
+/** What is known of a lock whose handle was copied, or of one that somebody else's backend has granted. */
+function newlyHeld(
+  backend: object,
+  { lockId, expiresAtMs }: { lockId: string; expiresAtMs: number },
+  key: string,
+): Lease {
+  const internals = internalsOf(backend);
+  const granted = internals?.grants?.get(lockId);
+  if (granted !== undefined) return granted;
+  const clock = internals?.clock ?? systemClock;
+  const [endMs, grantedMs] = [endOf(expiresAtMs, clock), clock.elapsed()];
+  const lease = new Lease({
+    ...{ key, lockId, locks: undefined, due: undefined },
+    ...{ grantedMs, endMs, lastsMs: endMs - grantedMs, terms: { ...PLAIN_TERMS, clock } },
+  });
+  lease.handOut();
+  users.add(lease);
+  return lease;
+}
+
+function copyMember(from: object, to: object, name: PropertyKey): void {
+  // Asked for, a signal would be made. A handle has its own.
+  if (name === "signal" || !Object.prototype.propertyIsEnumerable.call(from, name)) return;
+  Reflect.set(to, name, Reflect.get(from, name));
+}
+
+/** Adds the members of a lock of this package that results did not have in SyncGuard 2. */
+function complete(handle: Handle, lease: Lease): Handle {
+  if (handle.locks === undefined) handle.key = lease.key;
+  // By the handle, so that whoever keeps this keeps the handle, as with its other methods.
+  handle.assertHeld = () => Handle.lease(handle).assertHeld();
+  // Every lock comes through here, and `Object.defineProperty` takes two and a half times as long.
+  (handle as unknown as LegacyAccessors).__defineGetter__("signal", SIGNAL.get);
+  return handle;
+}
+
+/**
+ * The methods are assigned one by one, because every acquisition comes through here, and an object literal with a computed
+ * name or a spread takes V8 several times as long.
+ */
+function addMethods(
+  backend: Extending & Releasing,
+  given: Handle,
+  lease: Lease,
+): Handle & DisposableLockHandle {
+  // There is only one release, started either by the holder or by the end of the block.
+  let releasing: Promise<unknown> | undefined;
+  const handle = given as Handle & Mutable<DisposableLockHandle>;
+  lease.follow(handle);
+  const members = lease.membersOfStore();
+  if (members !== undefined) Object.assign(handle, members);
+  handle.release = async (signal) => {
+    if (releasing !== undefined) return { ok: false };
+    // Checked first: an unusable signal must not use up the only release.
+    if (signal !== undefined) checkAborted(readSignal(signal));
+    const release = releaseHeld(lease, backend, signal);
+    releasing = release;
+    return await release;
+  };
+  handle.extend = (ttlMs, signal) =>
+    (ttlMs as unknown) === WHOSE
+      ? (handle as never)
+      : extendHeld(lease, backend, handle, ttlMs, signal);
+  handle[Symbol.asyncDispose] = async () => {
+    if (releasing === undefined) {
+      releasing = disposeHeld(lease, backend, Handle.disposal(handle));
+      await releasing;
+    } else {
+      // Its error goes to whoever started the release.
+      await releasing.catch(() => undefined);
+    }
+  };
+  return handle;
+}
+
+type Mutable<T> = { -readonly [Name in keyof T]: T[Name] };
+
+/** The result of an acquisition that found the lock held by somebody. */
+export function noLock(
+  lockedKey: string | undefined,
+  busy?: Busy,
+): { ok: false; reason: "locked" } & DisposableLockHandle {
+  const why = lockedKey === undefined ? {} : { key: lockedKey };
+  return { ok: false, reason: "locked", ...why, ...busy, ...NO_LOCK };
+}
+
+/** The methods of a handle without a lock, which do nothing. */
+const NO_LOCK: DisposableLockHandle = {
+  release: async () => ({ ok: false }),
+  extend: async () => ({ ok: false }),
+  [Symbol.asyncDispose]: async () => undefined,
+};
+
+/** {@link createDisposableHandle} with options that are checked. */
+export function decorate<C extends BackendCapabilities>(
+  backend: Extending & Releasing,
+  result: AcquireResult<C>,
+  key: string,
+  disposal: DisposalOptions,
+): DecoratedAcquireResult<C> {
+  return result.ok ? handleOver(backend, result, key, disposal) : { ...result, ...NO_LOCK };
+}
+
+/**
+ * The handle of a granted lock: the members of `result`, and the methods `release`, `extend` and disposal.
+ *
+ * @param backend - where the lock is held; only its `release` and `extend` are used
+ * @param result - what its `acquire` returned
+ * @param key - the lock's key, for `onReleaseError`
+ * @param onReleaseError - called when a release fails during disposal
+ * @param disposeTimeoutMs - milliseconds after which disposal aborts the release and stops waiting for it;
+ *   `onReleaseError` is called when the release is rejected, then or later, and not at all if it never ends
+ * @throws LockError `InvalidArgument` for options that disposal cannot use
+ * @example
+ * ```ts
+ * import { createDisposableHandle, type LockBackendLike } from "syncguard/common";
+ *
+ * async function work(mine: LockBackendLike): Promise<void> {
+ *   const result = await mine.acquire({ key: "report:nightly", ttlMs: 30_000 });
+ *   if (!result.ok) return;
+ *   await using handle = createDisposableHandle(mine, result, "report:nightly");
+ *   console.log("held until", new Date(handle.expiresAtMs));
+ * }
+ * ```
+ */
+export function createDisposableHandle<C extends BackendCapabilities>(
+  backend: Mutations<C>,
+  result: AcquireOk<C>,
+  key: string,
+  onReleaseError?: OnReleaseError,
+  disposeTimeoutMs?: number,
+): AsyncLock<C>;
+/**
+ * The result of an acquisition with the methods of a handle. Without a lock, the methods do nothing.
+ *
+ * @throws LockError `InvalidArgument` for options that disposal cannot use
+ * @example
+ * ```ts
+ * import { createDisposableHandle, type LockBackendLike } from "syncguard/common";
+ *
+ * async function attempt(mine: LockBackendLike): Promise<boolean> {
+ *   const result = await mine.acquire({ key: "report:nightly", ttlMs: 30_000 });
+ *   await using handle = createDisposableHandle(mine, result, "report:nightly");
+ *   return handle.ok;
+ * }
+ * ```
+ */
+export function createDisposableHandle<C extends BackendCapabilities>(
+  backend: Mutations<C>,
+  result: AcquireResult<C>,
+  key: string,
+  onReleaseError?: OnReleaseError,
+  disposeTimeoutMs?: number,
+): DecoratedAcquireResult<C>;
+export function createDisposableHandle<C extends BackendCapabilities>(
+  backend: Mutations<C>,
+  result: AcquireResult<C>,
+  key: string,
+  onReleaseError?: OnReleaseError,
+  disposeTimeoutMs?: number,
+): DecoratedAcquireResult<C> {
+  const disposal = readDisposal({ onReleaseError, disposeTimeoutMs });
+  const handle = decorate(backend, result, key, disposal);
+  const lease = leaseOf(handle);
+  // It may be a handle already, which was made for another key.
+  lease?.callIt(key);
+  return handle;
+}
+
+/**
+ * The result of an acquisition with the methods of {@link createDisposableHandle}, for `await using`.
+ *
+ * Backends return this from `acquire`.
+ *
+ * @param backend - where the lock is held; only its `release` and `extend` are used
+ * @param result - what the store has answered
+ * @param key - the lock's key, for `onReleaseError`
+ * @param onReleaseError - called when a release fails during disposal
+ * @param disposeTimeoutMs - milliseconds after which disposal aborts the release and stops waiting for it
+ * @throws LockError `InvalidArgument` for options that disposal cannot use
+ * @example
+ * ```ts
+ * import { decorateAcquireResult, type LockBackend, type LockBackendLike } from "syncguard";
+ *
+ * function disposable(mine: LockBackendLike): LockBackend {
+ *   return {
+ *     ...mine,
+ *     acquire: async (opts) => decorateAcquireResult(mine, await mine.acquire(opts), opts.key),
+ *   };
+ * }
+ * ```
+ */
+export function decorateAcquireResult<C extends BackendCapabilities>(
+  backend: Mutations<C>,
+  result: AcquireResult<C>,
+  key: string,
+  onReleaseError?: OnReleaseError,
+  disposeTimeoutMs?: number,
+): DecoratedAcquireResult<C> {
+  return createDisposableHandle(backend, result, key, onReleaseError, disposeTimeoutMs);
+}
+
+/** Whether a result has the methods of a handle. */
+export function isDecorated<C extends BackendCapabilities>(
+  result: AcquireResult<C>,
+): result is DecoratedAcquireResult<C> {
+  // Anyone may have written the backend, and it may return anything.
+  const handle = result as Partial<DisposableLockHandle> | null | undefined;
+  return typeof handle?.release === "function" && typeof handle[Symbol.asyncDispose] === "function";
+}
+
+/**
+ * Tries once to acquire a lock, on any backend whose results can be disposed of. A plain result without a lock is returned as
+ * it is, because there is nothing to dispose of.
+ *
+ * @throws LockError `Internal` if the backend returns a plain result for a granted lock, which is released; or the error of
+ *   its `acquire`
+ * @example
+ * ```ts
+ * import { acquireHandle } from "syncguard";
+ *
+ * await using attempt = await acquireHandle(backend, { key: "report:nightly", ttlMs: 30_000 });
+ * if (attempt.ok) console.log("working under fence", attempt.fence);
+ * ```
+ */
+export async function acquireHandle<C extends BackendCapabilities>(
+  backend: LockBackendLike<C>,
+  opts: KeyOp & {
+    /** Milliseconds after which the lock ends by itself. */
+    ttlMs: number;
+  },
+): Promise<DecoratedAcquireResult<C>> {
+  const result = await backend.acquire(opts);
+  if (isDecorated(result)) return result;
+  if ((result?.ok as unknown) === false) return result as DecoratedAcquireResult<C>;
+  const { lockId } = (result ?? {}) as { lockId: string };
+  if (result?.ok) releaseInBackground(backend, { lockId }, { lockId, key: opts.key }, undefined);
+  throw new LockError(
+    "Internal",
+    "Backend.acquire() must return a decorated result: use decorateAcquireResult()",
+    { key: opts.key },
+  );
+}

@@ -1,0 +1,193 @@
+/** Heartbeats for backends that do not send them by themselves, on JavaScript's timers. The core does the same for its own. */
+
+import { isError } from "../native/thrown.js";
+import type { HeartbeatOptions } from "../values/auto-extend.js";
+import type { Clock } from "../values/clock.js";
+import type { ExpiryView, Heartbeats } from "./extended.js";
+import { type Extending, extendOn } from "./internals.js";
+import type { Lease } from "./lease.js";
+import { goneLock } from "../values/mutation.js";
+import { callAt } from "../values/timers.js";
+import type { ExtendResult, LockOp, LocksOp } from "../values/types.js";
+
+/** A try is this part of the time left after the one before. */
+const RETRIES = 4;
+/** The shortest pause between two tries. */
+const SHORTEST_PAUSE_MS = 10;
+
+/** How a lock is extended. */
+export type Beating = {
+  readonly ttlMs: number;
+  /** When its acquisition was started, by `clock.elapsed()`. */
+  readonly startedMs: number;
+  readonly autoExtend: HeartbeatOptions;
+};
+
+/**
+ * Extends a lock until it is released or lost.
+ *
+ * There is no limit for a hanging event loop: while it hangs, these timers do not run either.
+ *
+ * @param handle - shows until when it is held
+ */
+export function startHeartbeats(
+  backend: Extending,
+  handle: ExpiryView,
+  lease: Lease,
+  beating: Beating,
+): void {
+  const heartbeats = new TimedHeartbeats(backend, lease, beating);
+  lease.extendedBy(heartbeats);
+  lease.follow(handle);
+  heartbeats.start();
+}
+
+class TimedHeartbeats implements Heartbeats {
+  private readonly clock: Clock;
+  /** How long the lock may last. */
+  private readonly limitMs: number;
+  private endMs: number;
+  private failure: unknown;
+  private stopBeat: (() => void) | undefined;
+  private stopEnd: (() => void) | undefined;
+  /** Cancels the extension that is on its way. */
+  private running: AbortController | undefined;
+  /** Resolves when that has ended. */
+  private settled: Promise<void> | undefined;
+  /** Whether nothing is to be sent any more. */
+  private isEnding = false;
+  /** Whether the holder has extended the lock meanwhile: the backend may have done either first. */
+  private crossed = false;
+  private isOver = false;
+  /** Called once it is over. */
+  private ended: (() => void) | undefined;
+
+  constructor(
+    private readonly backend: Extending,
+    private readonly lease: Lease,
+    private readonly beating: Beating,
+  ) {
+    const { ttlMs, startedMs, autoExtend } = beating;
+    this.clock = lease.clock;
+    this.limitMs = startedMs + autoExtend.maxMs;
+    this.endMs = Math.min(startedMs + ttlMs, this.limitMs);
+  }
+
+  /** Sets both timers: that of the end, and that of the next heartbeat. */
+  start(): void {
+    this.stopEnd?.();
+    this.stopEnd = callAt(this.clock, this.endMs, () => this.lose());
+    this.stopBeat?.();
+    if (this.running !== undefined || this.isEnding || this.isFinal) return;
+    const { ttlMs, autoExtend } = this.beating;
+    this.beatAt(this.endMs - (ttlMs - autoExtend.everyMs));
+  }
+
+  moved(movedMs: number): void {
+    this.crossed = this.running !== undefined;
+    const endMs = this.crossed ? Math.min(this.endMs, movedMs) : movedMs;
+    this.endMs = Math.min(endMs, this.limitMs);
+    this.start();
+  }
+
+  mayEnd(movedMs: number): void {
+    if (movedMs < this.endMs) this.moved(movedMs);
+  }
+
+  look(): void {
+    if (this.clock.elapsed() >= this.endMs) this.lose();
+  }
+
+  async settle(): Promise<void> {
+    this.isEnding = true;
+    this.stopBeat?.();
+    if (this.running === undefined || this.isOver) return;
+    // An extension of users' own may never answer.
+    const end = new Promise<void>((resolve) => {
+      this.ended = resolve;
+    });
+    await Promise.race([this.settled, end]);
+  }
+
+  stop(): void {
+    this.isOver = true;
+    this.stopBeat?.();
+    this.stopEnd?.();
+    this.running?.abort();
+    this.ended?.();
+  }
+
+  /** Whether the lock lasts for as long as it may already; TTLs are whole milliseconds. */
+  private get isFinal(): boolean {
+    return this.limitMs - this.endMs < 1;
+  }
+
+  private beatAt(timeMs: number): void {
+    this.stopBeat = callAt(this.clock, timeMs, () => this.send());
+  }
+
+  private lose(): void {
+    const { failure, lease } = this;
+    if (failure !== undefined) {
+      const why = isError(failure) ? `: ${failure.message}` : "";
+      lease.lose(`the lock was lost: it could not be extended before its end${why}`, failure);
+    } else if (this.isFinal) {
+      lease.lose("the lock was lost: it has been held for as long as autoExtend allows");
+    } else {
+      lease.lose("the lock was lost: its end passed before it could be extended");
+    }
+  }
+
+  private send(): void {
+    const sentMs = this.clock.elapsed();
+    // This timer may run before that of the end when the process was stopped meanwhile.
+    if (sentMs >= this.endMs) {
+      this.lose();
+      return;
+    }
+    const wantedMs = Math.min(this.beating.ttlMs, Math.floor(this.limitMs - sentMs));
+    if (wantedMs >= 1) this.settled = this.extend(wantedMs, sentMs);
+  }
+
+  private async extend(ttlMs: number, sentMs: number): Promise<void> {
+    const controller = new AbortController();
+    this.running = controller;
+    this.crossed = false;
+    try {
+      const { ids } = this.lease;
+      const { signal } = controller;
+      const result = await extendOn(this.backend, { ...ids, ttlMs, signal });
+      if (this.isOver) return;
+      this.running = undefined;
+      if (result.ok) this.extended(result.expiresAtMs, sentMs + ttlMs);
+      else this.notExtended(result, ids);
+    } catch (error) {
+      if (this.isOver) return;
+      this.running = undefined;
+      this.failed(error);
+    }
+  }
+
+  private extended(expiresAtMs: number, endMs: number): void {
+    this.failure = undefined;
+    const extendedMs = Math.min(endMs, this.limitMs);
+    this.endMs = this.crossed ? Math.min(extendedMs, this.endMs) : extendedMs;
+    this.lease.beat(expiresAtMs);
+    this.start();
+  }
+
+  private notExtended(result: ExtendResult, ids: LockOp | LocksOp): void {
+    const gone = goneLock(result, ids);
+    if (gone === undefined || this.lease.lockIds.includes(gone)) this.lease.lostInStore(gone);
+    // That one was released by its id meanwhile, and so the others were not extended.
+    else if (!this.isEnding) this.send();
+  }
+
+  private failed(error: unknown): void {
+    this.failure = error;
+    if (this.isEnding) return;
+    const nowMs = this.clock.elapsed();
+    const pauseMs = ((this.endMs - nowMs) / RETRIES) * (0.75 + Math.random() / 2);
+    this.beatAt(nowMs + Math.max(pauseMs, SHORTEST_PAUSE_MS));
+  }
+}

@@ -1,0 +1,169 @@
+/** What this package knows of a backend beside its methods: of its own, and of the wrappers that it makes around any. */
+
+import type { Failure, LockLabels } from "../native/outcome.js";
+import type { Store } from "../native/store.js";
+import type { Wait } from "../native/wait.js";
+import type { Stream } from "../watching/events.js";
+import type { Clock } from "../values/clock.js";
+import type { ClockSkew } from "../watching/clock-skew.js";
+import type { WantedTerms } from "./grant.js";
+import type { Grants } from "./grants.js";
+import type { Lease } from "./lease.js";
+import type { LockTarget } from "../values/claims.js";
+import type {
+  AcquireResult,
+  AutoExtend,
+  BackendCapabilities,
+  Claims,
+  ExtendResult,
+  KeyLookup,
+  KeyOp,
+  LockBackend,
+  LockBackendLike,
+  LockInfo,
+  LockOp,
+  LocksOp,
+  OwnershipLookup,
+  ReleaseResult,
+  SyncGuardBackend,
+} from "../values/types.js";
+
+/** What `acquire()` is given: a key, or claims. */
+export type AcquireArguments = Readonly<
+  LockLabels & {
+    key: string;
+    claims?: Claims | undefined;
+    ttlMs: number;
+    signal?: AbortSignal | undefined;
+    autoExtend?: AutoExtend | undefined;
+  }
+>;
+/** What this package itself asks for beside that. */
+export type Asked = {
+  /** Waits for the lock as this says, if the backend is one of this package; others try once for it. */
+  readonly wait?: Wait | undefined;
+  /** The claims, which were read already. */
+  readonly target?: LockTarget | undefined;
+  /** The period for which something is to be done; checked. */
+  readonly due?: string | undefined;
+  /** How the lock is to be held. */
+  readonly terms?: WantedTerms | undefined;
+};
+/** What `release()` is given, and what its users do not give. */
+export type ReleaseArguments = (LockOp | LocksOp) & {
+  /** The period for which something is done under the lock. */
+  readonly due?: string;
+  /** For how many milliseconds it is to be held still: then it ends, and is not freed before. */
+  readonly holdMs?: number;
+};
+export type Extending = Pick<LockBackend, "extend">;
+export type Releasing = Pick<LockBackend, "release">;
+
+/** The operations of a backend, with what its users do not see of them. */
+export type Operations<C extends BackendCapabilities> = {
+  acquire: (opts: AcquireArguments, asked?: Asked) => Promise<AcquireResult<C>>;
+  /** With the lock, if its handle releases it. */
+  release: (opts: ReleaseArguments, lease?: Lease) => Promise<ReleaseResult>;
+  extend: (opts: (LockOp | LocksOp) & { ttlMs: number }) => Promise<ExtendResult>;
+  isLocked: (opts: KeyOp) => Promise<boolean>;
+  lookup: (opts: KeyLookup | OwnershipLookup) => Promise<LockInfo<C> | null>;
+  forceRelease: SyncGuardBackend["forceRelease"];
+};
+
+/**
+ * Runs an operation on a backend's own store, as the backend would: with its checks before, with the key in errors, and
+ * `close()` waits for it.
+ */
+export type DirectAccess = <T>(
+  key: string,
+  signal: AbortSignal | undefined,
+  operation: (store: Store) => Promise<T | Failure>,
+) => Promise<T>;
+
+/** A backend that has them knows the option `autoExtend`; the locks of other backends are extended from outside. */
+export type Internals<C extends BackendCapabilities = BackendCapabilities> = {
+  /** Stands for the backend and its wrappers. */
+  readonly origin: object;
+  readonly clock: Clock;
+  readonly operations: Operations<C>;
+  /** Those who observe it. */
+  readonly stream: Stream;
+  /** The locks that it has granted, if it is one of this package: then it checks keys, and waits, itself. */
+  readonly grants: Grants | undefined;
+  /** Hears of refusals, if its clients' own clocks decide. */
+  readonly clockSkew?: ClockSkew | undefined;
+  /** How to reach the addon's store, if the backend itself is on one. */
+  readonly direct?: DirectAccess;
+};
+
+/** The internals, and the methods by which users see it: whoever puts another one in its place wants it to be called. */
+type BoundInternals = Internals &
+  Readonly<Record<"acquire" | "release" | "lookup", unknown>> & { readonly backend: object };
+
+/** Not enumerable, so that copies of a backend, which may have other methods, have none. */
+const INTERNALS: unique symbol = Symbol("internals");
+
+/** Gives a backend whose methods are complete its internals. */
+export function setInternals<C extends BackendCapabilities>(
+  backend: LockBackend<C>,
+  internals: Internals<C>,
+): void {
+  const { acquire, release, lookup } = backend as unknown as Record<string, unknown>;
+  const value = { ...internals, acquire, release, lookup, backend };
+  Object.defineProperty(backend, INTERNALS, { value });
+}
+
+/** The internals of a backend; none of one of users' own, and of what stands before a backend. */
+export function internalsOf(backend: object): Internals | undefined {
+  return boundInternals(backend);
+}
+
+function boundInternals(backend: object): BoundInternals | undefined {
+  const bound = (backend as { readonly [INTERNALS]?: BoundInternals })[INTERNALS];
+  return bound?.backend === backend ? bound : undefined;
+}
+
+/** How to acquire a lock of a backend of this package, or of a wrapper. */
+export function acquireOf<C extends BackendCapabilities>(
+  backend: LockBackendLike<C>,
+): Operations<C>["acquire"] | undefined {
+  const bound = boundInternals(backend);
+  if (bound === undefined || bound.acquire !== backend.acquire) return undefined;
+  return bound.operations.acquire;
+}
+
+/** Releases a lock on any backend; for its holder, if `lease` is given. Only those of this package have granted several. */
+export function releaseOn(
+  backend: Releasing,
+  opts: ReleaseArguments,
+  lease?: Lease,
+): Promise<ReleaseResult> {
+  const bound = boundInternals(backend);
+  return bound !== undefined && bound.release === backend.release
+    ? bound.operations.release(opts, lease)
+    : backend.release(opts as LockOp);
+}
+
+/** Whether {@link releaseOn} can let a lock of that backend end later. */
+export function endsLaterOn(backend: Releasing): boolean {
+  const bound = boundInternals(backend);
+  return bound?.grants !== undefined && bound.release === backend.release;
+}
+
+/** Extends a lock on any backend. Only those of this package have granted several. */
+export function extendOn(
+  backend: Extending,
+  opts: (LockOp | LocksOp) & { ttlMs: number },
+): Promise<ExtendResult> {
+  return backend.extend(opts as LockOp & { ttlMs: number });
+}
+
+/**
+ * How to reach the store of a backend. `undefined` for a wrapper such as that of `withTelemetry()`, for a copy, and for a
+ * backend whose methods were replaced, because these have to see each operation.
+ */
+export function directAccess(backend: LockBackend): DirectAccess | undefined {
+  const bound = boundInternals(backend);
+  const { release, lookup } = backend as unknown as Record<string, unknown>;
+  return bound?.release === release && bound?.lookup === lookup ? bound?.direct : undefined;
+}

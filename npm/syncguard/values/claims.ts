@@ -1,0 +1,90 @@
+/** What is asked for: one key, several at once, or slots. */
+
+import type { ClaimSettings } from "../native/exports.js";
+import { constants } from "../native/constants.js";
+import { addContext } from "../native/errors.js";
+import { checkObject, invalid } from "../options/validation.js";
+import { optionNames, refuseUnknown } from "../options/names.js";
+import type { Claim } from "./types.js";
+import { normalizeAndValidateKey } from "./values.js";
+
+const { maxClaims, maxSlots } = constants;
+const CLAIM_OPTIONS = optionNames("a claim", ["key", "slots", "take"]);
+
+/** What an acquisition is to lock. */
+export type LockTarget = {
+  /** The key; of several, the first. */
+  readonly key: string;
+  /** Absent for one key itself, which whoever takes it checks. */
+  readonly claims?: ClaimSettings[];
+  /** Whether it gives several locks, and not one slot. */
+  readonly isSet?: boolean;
+};
+
+/**
+ * Reads what `lock()` and `acquire()` were given.
+ *
+ * @throws LockError `InvalidArgument`
+ */
+export function readTarget(given: string | Claim | readonly (string | Claim)[]): LockTarget {
+  if (typeof given !== "object" || given === null) return { key: given };
+  if (!Array.isArray(given)) {
+    const claim = readClaim(given as Claim);
+    if (claim.slots === undefined) return { key: claim.key };
+    const isSet = claim.take !== undefined;
+    return { key: claim.key, claims: [claim], isSet };
+  }
+  const claims = (given as readonly (string | Claim)[]).map((one) =>
+    readClaim(typeof one === "string" ? { key: one } : one),
+  );
+  if (claims.length === 0) throw invalid("keys must not be empty");
+  const names = new Set<string>();
+  let count = 0;
+  for (const { key, take } of claims) {
+    names.add(normalizeAndValidateKey(key));
+    count += take ?? 1;
+  }
+  if (names.size < claims.length) throw invalid("keys must not contain a key twice");
+  if (count > maxClaims) {
+    throw invalid(`keys must not ask for more than ${maxClaims} locks at once`);
+  }
+  return { key: claims[0]?.key ?? "", claims, isSet: true };
+}
+
+function readClaim(given: Claim): ClaimSettings {
+  checkObject(given, "a claim");
+  refuseUnknown(given, CLAIM_OPTIONS);
+  const { key } = given;
+  const [slots, take] = [given.slots ?? undefined, given.take ?? undefined];
+  normalizeAndValidateKey(key);
+  const claim: ClaimSettings = { key };
+  if (slots === undefined) {
+    if (take !== undefined) throw invalid("take needs slots");
+    return claim;
+  }
+  checkCount(slots, "slots", maxSlots);
+  claim.slots = slots;
+  if (take !== undefined) {
+    checkCount(take, "take", maxClaims);
+    if (take > slots) throw invalid("take must not be larger than slots");
+    claim.take = take;
+  }
+  return claim;
+}
+
+function checkCount(count: unknown, name: string, max: number): asserts count is number {
+  if (!Number.isInteger(count) || (count as number) < 1 || (count as number) > max) {
+    throw invalid(`${name} must be a whole number from 1 to ${max}`);
+  }
+}
+
+/** Adds what was asked for to an error: the key, and of several all of them. */
+export function addTarget(error: unknown, { key, claims, isSet }: LockTarget): unknown {
+  const keys = isSet === true ? claims?.map((claim) => claim.key) : undefined;
+  return addContext(error, key, undefined, keys && { keys });
+}
+
+/** The keys that one who holds what is asked for keeps from everybody: not those of slots. */
+export function exclusiveKeys({ key, claims }: LockTarget): readonly string[] {
+  return claims?.flatMap((claim) => (claim.slots === undefined ? [claim.key] : [])) ?? [key];
+}

@@ -1,0 +1,65 @@
+/** Which period, or which version, something is to be done for, once. The core has the same rules. */
+
+import { types } from "node:util";
+import { constants } from "../native/constants.js";
+import { invalid } from "../options/validation.js";
+
+const { maxDueLength, maxDueDigits } = constants;
+
+/** The printable characters of ASCII. */
+const PRINTABLE = /^[ -~]+$/;
+const DIGITS = /^\d+$/;
+
+/**
+ * What was given as `due`, as text: of a moment its milliseconds.
+ *
+ * @throws LockError `InvalidArgument`
+ */
+export function readDue(due: unknown): string {
+  // Also one of another realm, such as that of Jest's tests.
+  if (types.isDate(due)) return numbered(due.getTime());
+  if (typeof due === "number") return numbered(due);
+  if (typeof due !== "string") throw invalid("due must be a Date, a number or a string");
+  if (due === "") throw invalid("due must not be empty");
+  if (!PRINTABLE.test(due)) throw invalid("due must contain only printable characters of ASCII");
+  if (DIGITS.test(due)) {
+    if (withoutZeros(due).length > maxDueDigits) {
+      throw invalid(`due must not have more than ${maxDueDigits} digits`);
+    }
+  } else if (due.length > maxDueLength) {
+    throw invalid(`due must not have more than ${maxDueLength} characters`);
+  }
+  return due;
+}
+
+function numbered(number: number): string {
+  if (!Number.isSafeInteger(number) || number < 0) {
+    throw invalid("due must be a valid Date, or a whole number that is not negative");
+  }
+  return String(number);
+}
+
+function withoutZeros(digits: string): string {
+  return digits.replace(/^0+(?=\d)/, "");
+}
+
+/** As stores keep it: a number with all its digits, and a text; within a kind, the order of the texts is the order. */
+export function storedDue(due: string): string {
+  return DIGITS.test(due) ? `n${withoutZeros(due).padStart(maxDueDigits, "0")}` : `t${due}`;
+}
+
+/** As people see it. */
+export function shownDue(stored: string): string {
+  const text = stored.slice(1);
+  return stored.startsWith("n") ? withoutZeros(text) : text;
+}
+
+/** Whether both are numbers, or both are texts. */
+export function isOfKind(one: string, other: string): boolean {
+  return one[0] === other[0];
+}
+
+/** Whether something for `due` is still to be done if `last` is the last that was done; both as they are stored. */
+export function isAfter(due: string, last: string): boolean {
+  return isOfKind(due, last) && due > last;
+}

@@ -1,0 +1,305 @@
+/**
+ * Waits for a lock, on any backend: the core waits for those of this package, and a loop in JavaScript for all others.
+ *
+ * This room knows how one waits: attempts, pauses, cancellation, wake-ups, and the loop for backends that cannot wait themselves.
+ * It must not know how a backend asks its store, or which store that is.
+ */
+
+import type { Busy, StoredLabels } from "../native/outcome.js";
+import { addContext, LockError } from "../native/errors.js";
+import { readSignal } from "../native/signal.js";
+import { beginWait, Policy, type Wait } from "../native/wait.js";
+import { type OptionNames, optionNames, WAITING } from "../options/names.js";
+import { checkObject, invalid } from "../options/validation.js";
+import type { HeartbeatOptions } from "../values/auto-extend.js";
+import { type Cancellation, CANCELLED, watchSignals } from "./cancellation.js";
+import { INSIDE, isInside, warnOfInside } from "../holding/chain.js";
+import { addTarget, type LockTarget, exclusiveKeys } from "../values/claims.js";
+import { systemClock } from "../values/clock.js";
+import { type Observation, subject } from "../watching/events.js";
+import type { WantedTerms } from "../holding/grant.js";
+import {
+  handleOfCall,
+  handleOnTerms,
+  leaseOf,
+  leaseWithHandle,
+  type LeaseWithHandle,
+} from "../holding/handle.js";
+import { startHeartbeats } from "../holding/heartbeats.js";
+import {
+  type AcquireArguments,
+  type Internals,
+  internalsOf,
+  acquireOf,
+} from "../holding/internals.js";
+import { askUntilHeld, type Locked } from "./polling.js";
+import { releaseInBackground } from "../holding/held.js";
+import { reported } from "../holding/together.js";
+import type {
+  AcquireOk,
+  AcquireResult,
+  AcquisitionOptions,
+  BackendCapabilities,
+  LockBackendLike,
+  OnReleaseError,
+} from "../values/types.js";
+import { normalizeAndValidateKey } from "../values/values.js";
+
+/** What to acquire and how to wait, as the caller gave it: `null` counts as not given. */
+export type AcquisitionRequest = {
+  target: LockTarget;
+  ttlMs: number;
+  labels: StoredLabels | undefined;
+  signal: AbortSignal | undefined;
+  /** How the lock extends itself, if it does; checked. */
+  autoExtend?: HeartbeatOptions | undefined;
+  acquisition: AcquisitionOptions | undefined;
+  /** What `acquisition` does not say. */
+  defaults: Policy;
+  /** What becomes of members of `acquisition` that are no options. */
+  onUnknown: (given: object, names: OptionNames) => void;
+  /** How the lock is to be held. Its `onReleaseError` also hears of the release of a lock that was granted too late. */
+  terms?: WantedTerms | undefined;
+};
+
+const OPTIONS = optionNames("acquisition", [...WAITING, "signal"]);
+
+/** Resolves once the lock is held: with the backend's own result, if that is a handle. */
+export async function acquireUntilHeld<C extends BackendCapabilities>(
+  backend: LockBackendLike<C>,
+  request: AcquisitionRequest,
+): Promise<LeaseWithHandle<C>> {
+  const acquisition = request.acquisition ?? undefined;
+  const user = readSignal(request.signal);
+  let acquisitionSignal: AbortSignal | undefined;
+  if (acquisition !== undefined) {
+    checkObject(acquisition, "acquisition");
+    request.onUnknown(acquisition, OPTIONS);
+    acquisitionSignal = readSignal(acquisition.signal, "acquisition.signal");
+  }
+  const internals = internalsOf(backend);
+  const { clock = systemClock, origin = backend } = internals ?? {};
+  const isOurs = internals?.grants !== undefined;
+  const { target } = request;
+  if (!isOurs && target.claims !== undefined) throw invalid(ONE_AT_A_TIME);
+  // A backend that does not check keys may not normalise them either, and two spellings of a key are one lock.
+  const key = isOurs ? target.key : normalizeAndValidateKey(target.key);
+  const isInsideItself = (): boolean => isInside(origin, isOurs ? exclusiveKeys(target) : [key]);
+  const policy = policyOf(acquisition, request.defaults, key);
+
+  const wait = beginWait(policy, clock.now());
+  const cancellation = watchSignals(user, acquisitionSignal, key);
+  try {
+    cancellation?.check();
+    const { ttlMs, labels, autoExtend } = request;
+    const args: { -readonly [Name in keyof AcquireArguments]: AcquireArguments[Name] } = {
+      key,
+      ttlMs,
+      signal: cancellation?.signal,
+    };
+    if (labels !== undefined) Object.assign(args, labels);
+    if (autoExtend !== undefined && internals !== undefined) args.autoExtend = autoExtend;
+    const acquire = acquireOf(backend);
+    const { terms } = request;
+    let result: AcquireOk<C>;
+    let startedMs = 0;
+    if (acquire !== undefined && isOurs) {
+      if (policy.waits && isInsideItself()) warnOfInside();
+      result = (await acquire(args, { wait, target, terms })) as AcquireOk<C>;
+      if (cancellation?.isAborted() === true) {
+        // It was granted before, and wrappers have passed it on meanwhile.
+        giveBack(backend, result, key, terms?.onReleaseError);
+        throw cancellation.error();
+      }
+    } else {
+      const ask = async (): Promise<AcquireOk<C> | Locked> => {
+        startedMs = clock.elapsed();
+        const pending =
+          acquire === undefined ? backend.acquire(args) : acquire(args, { wait, terms });
+        return await attempt(backend, pending, key, terms?.onReleaseError, cancellation);
+      };
+      const onLocked = (): void => {
+        if (isInsideItself()) warnOfInside();
+      };
+      result = await askUntilHeld<AcquireOk<C>>({ key, clock, wait, cancellation, ask, onLocked });
+    }
+    const acquired = leaseWithHandle(
+      backend,
+      acquire === undefined ? handleFor(backend, result, request, internals) : result,
+      target.key,
+    );
+    if (autoExtend !== undefined && internals === undefined) {
+      startHeartbeats(backend, acquired.handle, acquired.lease, { ttlMs, startedMs, autoExtend });
+    }
+    const { isSet, lockId } = acquired.lease;
+    tell(internals, target, wait, { result: "ok", ...(isSet ? {} : { lockId }) });
+    return acquired;
+  } catch (thrown) {
+    const error = addTarget(explain(thrown, isInsideItself, key, cancellation), target);
+    tell(internals, target, wait, { result: "fail", error });
+    throw error;
+  } finally {
+    cancellation?.stop();
+  }
+}
+
+/** A handle of what a backend has granted that could not be told how the lock is to be held. */
+function handleFor<C extends BackendCapabilities>(
+  backend: LockBackendLike<C>,
+  result: AcquireOk<C>,
+  { target: { key }, terms }: AcquisitionRequest,
+  internals: Internals | undefined,
+): AcquireOk<C> {
+  if (internals === undefined) return handleOfCall(backend, result, key, terms);
+  const { lease, handle } = leaseWithHandle(backend, result, key);
+  return handleOnTerms(backend, handle, lease, terms);
+}
+
+/** What a backend of users' own is told that was asked for more than a key. */
+export const ONE_AT_A_TIME =
+  "this backend takes one key at a time: several keys, and slots, need a backend of this package";
+
+/** Frees what was granted to somebody who has cancelled. */
+function giveBack<C extends BackendCapabilities>(
+  backend: LockBackendLike<C>,
+  result: AcquireOk<C>,
+  key: string,
+  onReleaseError: OnReleaseError | undefined,
+): void {
+  const lease = leaseOf(result);
+  const { lockId } = result;
+  // A backend of users' own may have named another key than it was asked for.
+  const about = lease?.isSet === true ? reported(lease, undefined) : { lockId, key };
+  releaseInBackground(backend, lease?.ids ?? { lockId }, about, onReleaseError);
+}
+
+/** What to fail with: after an abort, that; and of one that has waited in vain for itself, that it did so. */
+function explain(
+  error: unknown,
+  isInsideItself: () => boolean,
+  key: string,
+  cancellation: Cancellation | undefined,
+): unknown {
+  if (cancellation?.isAborted() === true) return cancellation.error();
+  const isLate = error instanceof LockError && error.code === "AcquisitionTimeout";
+  if (isLate && isInsideItself()) {
+    return new LockError(error.code, error.message + INSIDE, { ...error.context, key });
+  }
+  return addContext(error, key);
+}
+
+/** Tells how a wait has ended. Where the core has waited, nobody has told of the attempts, so that this stands for them. */
+function tell(
+  internals: Internals | undefined,
+  target: LockTarget,
+  { startMs, attempts, contended, wakeups, lastMs }: Wait,
+  outcome: Pick<Observation, "result" | "lockId" | "error">,
+): void {
+  if (internals === undefined) return;
+  const { stream, clock, grants } = internals;
+  if (!stream.hears("wait") && !stream.hears("acquire")) return;
+  const report = {
+    ...subject(target),
+    waitMs: clock.now() - startMs,
+    attempts,
+    wakeups,
+    ...outcome,
+  };
+  if (grants !== undefined && attempts > 0) {
+    const { error, ...other } = report;
+    const isLocked = error instanceof LockError && error.code === "AcquisitionTimeout";
+    stream.tell({
+      ...other,
+      ...(isLocked ? { reason: "locked" } : { error }),
+      type: "acquire",
+      durationMs: lastMs,
+      contended,
+    });
+  }
+  stream.tell({ ...report, type: "wait" });
+}
+
+/** An attempt that was started. If the lock is granted after the cancellation, it is released. */
+async function attempt<C extends BackendCapabilities>(
+  backend: LockBackendLike<C>,
+  pending: Promise<AcquireResult<C>>,
+  key: string,
+  onReleaseError: OnReleaseError | undefined,
+  cancellation: Cancellation | undefined,
+): Promise<AcquireOk<C> | Locked> {
+  let result: AcquireResult<C>;
+  if (cancellation === undefined) {
+    result = checkResult(backend, await pending, key);
+  } else {
+    const first = await cancellation.race(pending);
+    if (first === CANCELLED) {
+      Promise.resolve(pending).then(
+        (late) => {
+          if (late?.ok) giveBack(backend, late, key, onReleaseError);
+        },
+        () => undefined,
+      );
+      throw cancellation.error();
+    }
+    result = checkResult(backend, first, key);
+    if (cancellation.signal.aborted) {
+      if (result.ok) giveBack(backend, result, key, onReleaseError);
+      throw cancellation.error();
+    }
+  }
+  return result.ok ? result : { ok: false, busy: busyOf(result) };
+}
+
+/** What a backend has said of the lock that stood in the way. Anyone may have written it. */
+function busyOf(result: object): Busy | undefined {
+  const { retryAfterMs, owner } = result as Record<string, unknown>;
+  const busy: Busy = {};
+  if (typeof retryAfterMs === "number" && retryAfterMs >= 0) busy.retryAfterMs = retryAfterMs;
+  if (typeof owner === "string") busy.owner = owner;
+  return Object.keys(busy).length === 0 ? undefined : busy;
+}
+
+/** How to wait, with what is not given from `defaults`. */
+function policyOf(
+  acquisition: AcquisitionOptions | undefined,
+  defaults: Policy,
+  key: string,
+): Policy {
+  if (acquisition === undefined) return defaults;
+  try {
+    return Policy.of({
+      maxRetries: acquisition.maxRetries ?? defaults.maxRetries,
+      retryDelayMs: acquisition.retryDelayMs ?? defaults.retryDelayMs,
+      maxRetryDelayMs: acquisition.maxRetryDelayMs ?? defaults.maxRetryDelayMs,
+      timeoutMs: acquisition.timeoutMs ?? defaults.timeoutMs,
+      backoff: acquisition.backoff ?? defaults.backoff,
+      jitter: acquisition.jitter ?? defaults.jitter,
+      wait: acquisition.wait ?? defaults.wait,
+    });
+  } catch (error) {
+    throw addContext(error, key);
+  }
+}
+
+/** The result if it is well-formed, else an error: anyone may have written the backend. */
+function checkResult<C extends BackendCapabilities>(
+  backend: LockBackendLike<C>,
+  result: AcquireResult<C>,
+  key: string,
+): AcquireResult<C> {
+  if (typeof result === "object" && result !== null) {
+    const { ok, lockId, expiresAtMs, fence } = result as Record<string, unknown>;
+    if (ok === false) return result;
+    if (
+      ok === true &&
+      typeof lockId === "string" &&
+      lockId !== "" &&
+      Number.isFinite(expiresAtMs) &&
+      (typeof fence === "string" ||
+        (fence === undefined && backend.capabilities?.supportsFencing !== true))
+    ) {
+      return result;
+    }
+  }
+  throw new LockError("Internal", "the backend returned a malformed acquire result", { key });
+}
