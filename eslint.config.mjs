@@ -1,6 +1,7 @@
 import js from "@eslint/js";
 import { defineConfig, globalIgnores } from "eslint/config";
 import tseslint from "typescript-eslint";
+import { doors, limits } from "./scripts/lib/rooms.mjs";
 
 export default defineConfig(
   globalIgnores([
@@ -30,6 +31,8 @@ export default defineConfig(
       "@typescript-eslint/no-unused-vars": ["error", { argsIgnorePattern: "^_" }],
     },
   },
+  ...doors,
+  ...limits,
   {
     // What is plain JavaScript: scripts, the demo, the benchmarks, examples and fixtures.
     files: ["**/*.mjs", "**/*.js", "**/*.cjs"],

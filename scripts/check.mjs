@@ -9,9 +9,10 @@ import {
   installProjects,
   needCompilers,
 } from "./lib/build.mjs";
-import { cargoDeny, npmAudit, npmLicences } from "./lib/licences.mjs";
+import { allNpmLicences, cargoDeny, npmAudit } from "./lib/licences.mjs";
 import { checkCitations } from "./lib/citations.mjs";
 import { checkRustCircles } from "./lib/circles.mjs";
+import { checkRustRooms } from "./lib/rust-rooms.mjs";
 import { checkExports } from "./lib/exports.mjs";
 import { checkTrackedFiles } from "./lib/tracked.mjs";
 import { checkTypeNames } from "./lib/type-names.mjs";
@@ -49,6 +50,7 @@ const beside = [
   command("knip", bin("knip"), "--no-progress", "--no-config-hints"),
   command("types", "npm", "run", "--silent", "check:types"),
   { name: "circles of imports: Rust", task: checkRustCircles },
+  { name: "rooms: Rust", task: checkRustRooms },
   { name: "names of types", task: checkTypeNames },
   // Imports of types alone do not count: nothing is left of them.
   command(
@@ -79,7 +81,7 @@ const after = [
   { name: "exports", task: checkExports },
   { name: "publint, are the types wrong", task: checkPackage },
   { name: "cargo deny", task: cargoDeny },
-  { name: "npm licences", task: () => npmLicences() },
+  { name: "npm licences", task: allNpmLicences },
   { name: "npm audit", task: npmAudit },
   { name: "tracked files", task: checkTrackedFiles },
   { name: "citations", task: checkCitations },

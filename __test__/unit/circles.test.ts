@@ -21,13 +21,13 @@ afterEach(() => {
 });
 
 /** The circles of a crate with these files. */
-function found(files: Record<string, string>): string[][] {
+function found(files: Record<string, string>, first = "lib.rs"): string[][] {
   for (const [name, text] of Object.entries(files)) {
     const path = join(folder, name);
     mkdirSync(dirname(path), { recursive: true });
     writeFileSync(path, text);
   }
-  const sets = circles(rustImports(join(folder, "lib.rs")));
+  const sets = circles(rustImports(join(folder, first)));
   return sets.map((files) => files.map((file) => relative(folder, file)));
 }
 
@@ -89,4 +89,14 @@ test("declarations, tests, comments, texts and visibility are no imports", () =>
     ].join("\n"),
   };
   expect(found(files)).toEqual([]);
+});
+
+test("a part of a crate has its own circles, and what it imports of the crate is outside", () => {
+  const files = {
+    "mod.rs": "mod a; mod b; use crate::c::C;",
+    "a.rs": "use crate::backend::B; use super::b::B;",
+    "b.rs": "use super::a::A; use crate::c::C;",
+  };
+  expect(found(files, "mod.rs")).toEqual([["a.rs", "b.rs"]]);
+  expect(found({ ...files, "b.rs": "use crate::a::A;" }, "mod.rs")).toEqual([]);
 });

@@ -17,11 +17,12 @@ export function checkRustCircles() {
   return "none";
 }
 
-/** The `lib.rs` or `main.rs` of each of our crates. */
+/** The first file of each of our crates, and of what stands by itself and is compiled with another crate. */
 function crateRoots() {
+  const first = ["src/lib.rs", "src/main.rs", "main.rs", "mod.rs"];
   return ["crates", "verify"].flatMap((folder) =>
     readdirSync(join(root, folder)).flatMap((name) => {
-      const paths = ["lib.rs", "main.rs"].map((file) => join(root, folder, name, "src", file));
+      const paths = first.map((file) => join(root, folder, name, file));
       return paths.filter(existsSync).slice(0, 1);
     }),
   );
@@ -30,7 +31,7 @@ function crateRoots() {
 /**
  * What each file of a crate imports from others of it.
  *
- * @param {string} path the crate's `lib.rs` or `main.rs`
+ * @param {string} path the crate's `lib.rs` or `main.rs`, or the `mod.rs` of a part of it, whose `crate` is outside
  * @returns {Map<string, Set<string>>} by path
  */
 export function rustImports(path) {
@@ -121,6 +122,7 @@ function fileOf(from, path, depth = 0) {
   let [at, rest] = [from, path];
   if (path[0] === "crate") {
     while (at.parent) at = at.parent;
+    if (basename(at.file) === "mod.rs") return undefined;
     rest = path.slice(1);
   } else if (path[0] === "self" || path[0] === "super") {
     rest = path[0] === "self" ? path.slice(1) : path;

@@ -1,0 +1,90 @@
+// What the programs that look for mistakes have printed, as rows for the tables of docs/reliability.
+
+/** The row of `torture run`; undefined if it has come to no end. */
+export function historyRow(output) {
+  const counted =
+    /(?<operations>\d+) operations, (?<grants>\d+) grants, (?<unknown>\d+) unknown; (?<stopped>\d+) stopped, (?<killed>\d+) killed; register: \d+ accepted, (?<refused>\d+) refused, (?<lost>\d+) lost/.exec(
+      output,
+    );
+  const violations = /^(\d+) violations$/m.exec(output);
+  if (counted === null || violations === null) return undefined;
+  const { operations, grants, unknown, stopped, killed, refused, lost } = counted.groups;
+  return {
+    operations: Number(operations),
+    grants: Number(grants),
+    "outcome unknown": Number(unknown),
+    stopped: Number(stopped),
+    killed: Number(killed),
+    "late writes refused": Number(refused),
+    "accepted writes lost": Number(lost),
+    violations: Number(violations[1]),
+  };
+}
+
+/** The rows of `torture matrix`, one for each row of the matrix that was played. */
+export function matrixRows(output) {
+  const lines = output.matchAll(/^([\w-]+) ([\w-]+) +(.*); (\d+) violations$/gm);
+  return Array.from(lines, ([, store, row, facts, violations]) => ({
+    row: `\`${row}\``,
+    store,
+    "what came of it": facts,
+    violations: Number(violations),
+  }));
+}
+
+/** How many tests of `cargo test` have passed and failed, in all of its programs. */
+export function testRow(output) {
+  const results = [...output.matchAll(/^test result: .*? (\d+) passed; (\d+) failed;/gm)];
+  const sum = (at) => results.reduce((all, result) => all + Number(result[at]), 0);
+  return { "tests passed": sum(1), failed: sum(2) };
+}
+
+/** The row of `cargo fuzz run`; undefined if it has come to no end. */
+export function fuzzRow(output) {
+  const runs = /^Done (\d+) runs in (\d+) second/m.exec(output);
+  const edges = /^#\d+\s+DONE\s+cov: (\d+)/m.exec(output);
+  if (runs === null || edges === null) return undefined;
+  return { seconds: Number(runs[2]), executions: Number(runs[1]), edges: Number(edges[1]) };
+}
+
+/** The row of leaders on a store: what was found, by verify/leader/check.mjs. */
+export function leaderRow({ terms, steps, lateSteps, violations }) {
+  return {
+    terms,
+    steps,
+    "steps before it was told": lateSteps.length,
+    violations: violations.length,
+  };
+}
+
+/** The row of a rule for jobs that are done once per period, by verify/once/scene.mjs. */
+export function periodRow({ kills, periods, begun, cutShort, endedTwice, twice, missed }) {
+  return {
+    periods,
+    killed: kills,
+    begun,
+    "cut short": cutShort,
+    "ended twice": endedTwice,
+    "done twice": twice,
+    missed,
+  };
+}
+
+/** The row of transactions with guards, or without, by verify/guards/scene.mjs. */
+export function guardRow({ committed, refused, failed, stopped, lost, twice, miscounted }) {
+  return { committed, refused, failed, stopped, lost, "twice or miscounted": twice + miscounted };
+}
+
+/** The row of a mutation, or of the copy as it is, by scripts/mutations.mjs. */
+export function mutationRow({ name, store, breaks, test, isRed, seconds, operations, seen }) {
+  const after = test ? "at once" : `${seconds} s`;
+  const found = test ? `the test \`${seen}\`` : seen;
+  return {
+    mutation: `\`${name}\``,
+    store,
+    "what it breaks": breaks,
+    "red after": isRed ? after : "not found",
+    operations: test ? "" : operations,
+    "what was seen": isRed ? found : "nothing",
+  };
+}
