@@ -1,6 +1,8 @@
 //! What clients do, and what becomes of them.
 
-use super::state::{Client, Id, Message, POLL, Phase, State, TOLERANCE, TTL, Undo};
+use super::state::{Client, Fences, Id, Message, POLL, Phase, Places, State, TOLERANCE};
+use super::state::{TTL, Undo};
+use super::worlds::{Fault, System};
 
 impl Undo {
     pub(crate) fn is_due(&self, now: u8) -> bool {
@@ -9,10 +11,6 @@ impl Undo {
 }
 
 impl State {
-    pub(crate) fn client(&mut self, number: u8) -> &mut Client {
-        &mut self.clients[usize::from(number)]
-    }
-
     /// Messages for a paused process wait for it, and those for one that has crashed are never read.
     pub(crate) fn can_arrive(&self, message: &Message) -> bool {
         let reader = match message {
@@ -23,7 +21,7 @@ impl State {
             | Message::Held { id, .. }
             | Message::Released { id, .. }
             | Message::Extended { id, .. } => id.client,
-            Message::Freed { client } => *client,
+            Message::Freed { client, .. } => *client,
         };
         let reader = &self.clients[usize::from(reader)];
         !reader.is_paused && reader.phase != Phase::Crashed
@@ -31,8 +29,8 @@ impl State {
 
     /// Whether a client has something to do that it does at once if it runs.
     fn has_to_act(&self, client: &Client) -> bool {
-        let polls = matches!(client.phase, Phase::Waiting { poll_at } if poll_at <= self.now);
-        let undoes = client.undoing.iter().any(|undo| undo.is_due(self.now));
+        let polls = matches!(client.phase, Phase::Waiting { poll_at, .. } if poll_at <= self.now);
+        let undoes = client.undoing.values().any(|undo| undo.is_due(self.now));
         !client.is_paused && client.phase != Phase::Crashed && (polls || undoes)
     }
 
@@ -42,7 +40,7 @@ impl State {
         !some_come && !self.clients.iter().any(|client| self.has_to_act(client))
     }
 
-    /// Asks the store for the lock.
+    /// Asks the store for all that it wants.
     pub(crate) fn ask(&mut self, number: u8) {
         let sent = self.now;
         let client = self.client(number);
@@ -53,22 +51,13 @@ impl State {
             number: client.asked,
         };
         client.asked += 1;
-        client.is_hinted = false;
+        client.hinted.clear();
         client.phase = Phase::Acquiring {
             id,
             sent,
             has_waited,
         };
         self.messages.insert(Message::Acquire { id });
-    }
-
-    /// Is told that the lock was freed: a waiter tries at once, or as soon as it knows what it asks at the moment.
-    pub(crate) fn wake(&mut self, number: u8) {
-        match self.client(number).phase {
-            Phase::Waiting { .. } => self.ask(number),
-            Phase::Acquiring { .. } => self.client(number).is_hinted = true,
-            _ => {}
-        }
     }
 
     /// Waits no longer for the answer: what may have been granted is released.
@@ -79,29 +68,21 @@ impl State {
         };
         let client = self.client(number);
         client.phase = Phase::Idle;
-        client.undoing.insert(Undo {
-            id,
-            until,
-            try_at: None,
-        });
-        self.seen.given_up.insert((id, until));
+        let try_at = None;
+        client.undoing.insert(id, Undo { until, try_at });
+        self.seen.given_up.insert(id, until);
         self.messages.insert(Message::Release { id, is_undo: true });
     }
 
     /// Releases once more what was given up.
-    pub(crate) fn undo(&mut self, number: u8, id: Id) {
-        let undoing = &mut self.client(number).undoing;
-        if let Some(undo) = undoing.iter().copied().find(|undo| undo.id == id) {
-            undoing.remove(&undo);
-            undoing.insert(Undo {
-                try_at: None,
-                ..undo
-            });
+    pub(crate) fn undo(&mut self, id: Id) {
+        if let Some(undo) = self.client(id.client).undoing.get_mut(&id) {
+            undo.try_at = None;
             self.messages.insert(Message::Release { id, is_undo: true });
         }
     }
 
-    pub(crate) fn granted(&mut self, id: Id, fence: u8) {
+    pub(crate) fn granted(&mut self, id: Id, fences: Fences) {
         let Phase::Acquiring {
             id: asked,
             sent,
@@ -113,45 +94,40 @@ impl State {
         if asked == id {
             let ends = sent + TTL;
             self.seen.got_after_waiting |= has_waited;
-            self.client(id.client).phase = Phase::Holding { id, fence, ends };
+            self.client(id.client).phase = Phase::Holding { id, fences, ends };
             self.look_at_the_clock();
         }
     }
 
-    pub(crate) fn held(&mut self, id: Id, free_at: u8) {
+    pub(crate) fn held(&mut self, id: Id, place: usize, free_at: u8) {
         let now = self.now;
         let client = self.client(id.client);
         // What was not granted need not be undone.
-        client.undoing.retain(|undo| undo.id != id);
+        client.undoing.remove(&id);
         let is_answer = matches!(client.phase, Phase::Acquiring { id: asked, .. } if asked == id);
         if !is_answer {
             return;
         }
         let poll_at = free_at.min(now + POLL).max(now + 1);
-        client.phase = Phase::Waiting { poll_at };
-        if client.is_hinted {
+        client.phase = Phase::Waiting { place, poll_at };
+        if client.hinted.contains(&place) {
             self.ask(id.client);
         }
     }
 
     pub(crate) fn extended(&mut self, id: Id, sent: u8, was_there: bool) {
-        let Phase::Holding {
-            id: held, fence, ..
-        } = self.client(id.client).phase
-        else {
-            return;
-        };
-        if held == id {
-            let ends = sent + TTL;
-            self.client(id.client).phase = match was_there {
-                true => Phase::Holding { id, fence, ends },
-                false => Phase::Lost,
-            };
+        if let Phase::Holding { id: held, ends, .. } = &mut self.client(id.client).phase
+            && *held == id
+        {
+            match was_there {
+                true => *ends = sent + TTL,
+                false => self.client(id.client).phase = Phase::Lost,
+            }
             self.look_at_the_clock();
         }
     }
 
-    /// Whoever runs notices at once that its lock has ended.
+    /// Whoever runs notices at once that its locks have ended.
     pub(crate) fn look_at_the_clock(&mut self) {
         let now = self.now;
         for client in self.clients.iter_mut().filter(|client| !client.is_paused) {
@@ -160,42 +136,69 @@ impl State {
             }
         }
     }
+}
 
-    /// The store removes the lock, and tells those who wait for it.
-    pub(crate) fn free(&mut self) {
-        let Some(lock) = self.lock.take() else {
+impl System {
+    /// A client is told that a lock was freed: one that waits for it tries at once, or as soon as it knows what it asks at the
+    /// moment. Who waits for a slot waits for any.
+    pub(crate) fn wake(&self, next: &mut State, number: u8, place: usize) {
+        if self.fault == Some(Fault::WakeWithoutTry) {
+            return;
+        }
+        let is_any = self.is_slots() && self.fault != Some(Fault::WakeOfOneSlot);
+        match next.client(number).phase {
+            Phase::Waiting { place: wanted, .. } if wanted == place || is_any => next.ask(number),
+            Phase::Acquiring { .. } => {
+                let hinted = match is_any {
+                    true => (0..next.locks.len()).collect(),
+                    false => Places::from([place]),
+                };
+                next.client(number).hinted.extend(hinted);
+            }
+            _ => {}
+        }
+    }
+
+    pub(crate) fn released(&self, next: &mut State, id: Id, was_there: bool) {
+        let now = next.now;
+        let undoing = &mut next.client(id.client).undoing;
+        let Some(undo) = undoing.get_mut(&id) else {
             return;
         };
-        self.index.remove(&lock.id);
-        self.seen.granted.retain(|(id, _)| *id != lock.id);
-        for (client, waiter) in (0..).zip(&self.clients) {
-            if matches!(
-                waiter.phase,
-                Phase::Waiting { .. } | Phase::Acquiring { .. }
-            ) {
-                self.messages.insert(Message::Freed { client });
-            }
+        if was_there || now >= undo.until || self.fault == Some(Fault::UndoOnce) {
+            undoing.remove(&id);
+        } else {
+            undo.try_at = Some(now + 1);
         }
     }
 
     /// The answer to a message will not come: whoever waits for it finds out in time.
-    pub(crate) fn answer_is_lost(&mut self, message: Message) {
+    pub(crate) fn answer_is_lost(&self, next: &mut State, message: &Message) {
         match message {
             Message::Acquire { id } | Message::Granted { id, .. } | Message::Held { id, .. } => {
-                let phase = self.client(id.client).phase;
+                let phase = &next.client(id.client).phase;
                 if matches!(phase, Phase::Acquiring { id: asked, .. } if asked == id) {
-                    self.give_up(id.client);
+                    next.give_up(id.client);
                 }
             }
-            Message::Release { id, is_undo: true } | Message::Released { id, .. } => {
-                let try_at = Some(self.now + 1);
-                let undoing = &mut self.client(id.client).undoing;
-                if let Some(undo) = undoing.iter().copied().find(|undo| undo.id == id) {
-                    undoing.remove(&undo);
-                    undoing.insert(Undo { try_at, ..undo });
-                }
+            Message::Release { id, is_undo } | Message::Released { id, is_undo, .. } => {
+                self.release_has_failed(next, *id, *is_undo);
             }
             _ => {}
+        }
+    }
+
+    /// A release that has failed goes on as an undo.
+    fn release_has_failed(&self, next: &mut State, id: Id, is_undo: bool) {
+        let (until, try_at) = (next.now + TTL + TOLERANCE, Some(next.now + 1));
+        let client = next.client(id.client);
+        if let Some(undo) = client.undoing.get_mut(&id) {
+            undo.try_at = try_at;
+        } else if !is_undo
+            && client.phase != Phase::Crashed
+            && self.fault != Some(Fault::ReleaseOnce)
+        {
+            client.undoing.insert(id, Undo { until, try_at });
         }
     }
 }

@@ -1,0 +1,205 @@
+//! What the store does: each operation is one step, as a script or a transaction is.
+
+use super::state::{Fences, Id, Lock, Message, Phase, Places, State, TOLERANCE, TTL};
+use super::worlds::{Fault, System};
+
+/// More than are granted in a tick: a fence is the time, unless the counter is ahead of it.
+const FENCES_PER_TICK: u8 = 16;
+
+/// Why locks cannot be had: this one is held, and those beside it are free.
+pub(crate) struct Obstacle {
+    held: usize,
+    free: Places,
+}
+
+impl System {
+    /// Whether a lock is in the way of an acquisition.
+    fn is_in_the_way(&self, state: &State, lock: Lock) -> bool {
+        let tolerance = match self.fault {
+            Some(Fault::NoTolerance) => 0,
+            Some(Fault::ExpiryIgnored) => u8::MAX / 2,
+            _ => TOLERANCE,
+        };
+        lock.ends + tolerance > state.now
+    }
+
+    /// The locks that a client can have, or what is in its way.
+    pub(crate) fn wanted(&self, state: &State, client: usize) -> Result<Places, Obstacle> {
+        let (places, size) = (self.places_of(client), self.size_of(client));
+        let in_the_way =
+            |place: usize| state.locks[place].filter(|lock| self.is_in_the_way(state, *lock));
+        let is_free = |place: &usize| in_the_way(*place).is_none();
+        let free: Places = places.iter().copied().filter(is_free).take(size).collect();
+        if free.len() == size {
+            return Ok(free);
+        }
+        if self.fault == Some(Fault::HeldSlotIsFree) {
+            return Ok(places.into_iter().take(size).collect());
+        }
+        let held = places.into_iter().filter(|place| !is_free(place));
+        let ends = |place: &usize| in_the_way(*place).map(|lock| lock.ends);
+        // Of slots, the one that ends first.
+        let held = match self.is_slots() {
+            true => held.min_by_key(ends),
+            false => held.min(),
+        };
+        let held = held.unwrap_or_default();
+        Err(Obstacle { held, free })
+    }
+
+    pub(crate) fn acquire(&self, next: &mut State, id: Id) {
+        match self.wanted(next, usize::from(id.client)) {
+            Ok(places) => self.grant(next, id, &places),
+            Err(obstacle) => self.refuse(next, id, obstacle),
+        }
+    }
+
+    fn grant(&self, next: &mut State, id: Id, places: &Places) {
+        let is_others_undo = |message: &Message| matches!(message, Message::Release { is_undo: true, id: other } if *other != id);
+        next.seen.undo_met_new_grant |= next.messages.iter().any(is_others_undo);
+        let fences: Fences = places
+            .iter()
+            .map(|place| (*place, self.next_fence(next, *place)))
+            .collect();
+        for place in places {
+            next.seen.granted.insert((*place, id, next.now + TTL));
+        }
+        self.write(
+            next,
+            id,
+            &self.in_part(Fault::GrantWithoutLast, places),
+            &fences,
+        );
+        next.messages.insert(Message::Granted { id, fences });
+    }
+
+    fn next_fence(&self, next: &mut State, place: usize) -> u8 {
+        let time = match self.fault {
+            Some(Fault::FenceWithoutTime) => 0,
+            _ => (next.now + 1) * FENCES_PER_TICK,
+        };
+        let counter = match self.fault {
+            Some(Fault::FenceOfFirstSlot) => 0,
+            _ => place,
+        };
+        let fence = time.max(next.fences[counter] + 1);
+        match self.fault {
+            Some(Fault::FenceAfterGrant) => next.fence_is_behind = true,
+            _ => next.fences[place] = fence,
+        }
+        let largest = &mut next.seen.largest_fences[place];
+        next.seen.fence_not_larger |= fence <= *largest;
+        *largest = fence.max(*largest);
+        fence
+    }
+
+    fn refuse(&self, next: &mut State, id: Id, Obstacle { held: place, free }: Obstacle) {
+        next.seen.was_held_in_part |= !free.is_empty();
+        let fences: Fences = free.iter().map(|place| (*place, 0)).collect();
+        if self.fault == Some(Fault::KeepsWhileWaiting) {
+            self.write(next, id, &free, &fences);
+        }
+        if self.fault == Some(Fault::GrantInPart) && !free.is_empty() {
+            self.write(next, id, &free, &fences);
+            next.messages.insert(Message::Granted { id, fences });
+            return;
+        }
+        let free_at = next.locks[place].map_or(next.now, |lock| lock.ends + TOLERANCE);
+        next.messages.insert(Message::Held { id, place, free_at });
+    }
+
+    fn write(&self, next: &mut State, id: Id, places: &Places, fences: &Fences) {
+        let ends = next.now + TTL;
+        for place in places {
+            let fence = fences[place];
+            next.locks[*place] = Some(Lock { id, fence, ends });
+        }
+        if self.fault != Some(Fault::NoIndexEntry) {
+            next.index.insert(id);
+        }
+    }
+
+    /// All of them, or all but the last one if that is what is done wrong.
+    fn in_part(&self, fault: Fault, places: &Places) -> Places {
+        let wrong = usize::from(self.fault == Some(fault) && places.len() > 1);
+        places.iter().copied().take(places.len() - wrong).collect()
+    }
+
+    pub(crate) fn release(&self, next: &mut State, id: Id, is_undo: bool) {
+        let by_key = is_undo && self.fault == Some(Fault::UndoByKey);
+        let is_unchecked = self.fault == Some(Fault::ReleaseUnchecked) && next.index.contains(&id);
+        let found = if by_key || is_unchecked {
+            let places = self.places_of(usize::from(id.client)).into_iter();
+            places
+                .filter(|place| next.locks[*place].is_some())
+                .collect()
+        } else {
+            next.owned(id)
+        };
+        let was_there = found.iter().any(|place| next.live_at(*place).is_some());
+        let fault = match is_undo {
+            true => Fault::UndoInPart,
+            false => Fault::ReleaseInPart,
+        };
+        for place in self.in_part(fault, &found) {
+            next.seen.foreign_change |= next.locks[place].is_some_and(|lock| lock.id != id);
+            next.free(place);
+        }
+        next.messages.insert(Message::Released {
+            id,
+            is_undo,
+            was_there,
+        });
+    }
+
+    pub(crate) fn extend(&self, next: &mut State, id: Id, sent: u8) {
+        let owned = next.owned(id);
+        let is_whole = owned.len() == self.size_of(usize::from(id.client));
+        let is_live = owned.iter().all(|place| next.live_at(*place).is_some());
+        let was_there = is_whole && (is_live || self.fault == Some(Fault::ExtendExpired));
+        if was_there {
+            next.seen.revived |= !is_live;
+            for place in self.in_part(Fault::ExtendInPart, &owned) {
+                next.prolong(place, id);
+            }
+        }
+        next.messages.insert(Message::Extended {
+            id,
+            sent,
+            was_there,
+        });
+    }
+}
+
+impl State {
+    /// The store removes the lock, and tells those who wait.
+    pub(crate) fn free(&mut self, place: usize) {
+        let Some(lock) = self.locks[place].take() else {
+            return;
+        };
+        self.forget_grant(place, lock.id);
+        if !self.locks.iter().flatten().any(|one| one.id == lock.id) {
+            self.index.remove(&lock.id);
+        }
+        for (client, waiter) in (0..).zip(&self.clients) {
+            if matches!(
+                waiter.phase,
+                Phase::Waiting { .. } | Phase::Acquiring { .. }
+            ) {
+                self.messages.insert(Message::Freed { client, place });
+            }
+        }
+    }
+
+    fn prolong(&mut self, place: usize, id: Id) {
+        let ends = self.now + TTL;
+        self.locks[place] = self.locks[place].map(|lock| Lock { ends, ..lock });
+        self.forget_grant(place, id);
+        self.seen.granted.insert((place, id, ends));
+    }
+
+    fn forget_grant(&mut self, place: usize, id: Id) {
+        let granted = &mut self.seen.granted;
+        granted.retain(|(at, other, _)| (*at, *other) != (place, id));
+    }
+}
