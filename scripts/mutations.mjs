@@ -1,5 +1,6 @@
-// npm run mutations [-- NAME…]: breaks a copy of the library on purpose, in one way at a time, and runs `torture` on
-// it: each run must find that something is wrong, and nothing on the copy as it is. All mutations take about an hour.
+// npm run mutations [-- NAME…] [--record]: breaks a copy of the library on purpose, in one way at a time, and runs `torture` on
+// it: each run must find that something is wrong, and nothing on the copy as it is. All mutations take about an hour. With --record, a row of
+// docs/reliability/mutations.md says how each was found.
 
 import { mkdirSync, existsSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { availableParallelism } from "node:os";
@@ -7,6 +8,8 @@ import { dirname, join } from "node:path";
 import { install, needCompilers } from "./lib/build.mjs";
 import { edited, mutations } from "./lib/mutations.mjs";
 import { root, target } from "./lib/paths.mjs";
+import { recording } from "./lib/records.mjs";
+import { mutationRow } from "./lib/reports.mjs";
 import { main, must, run } from "./lib/run.mjs";
 import { needServers } from "./lib/servers.mjs";
 import { startStore } from "./lib/torture.mjs";
@@ -21,7 +24,7 @@ const tree = join(folder, "tree");
 const program = join(folder, "target", "torture", "torture");
 
 await main(async () => {
-  const names = process.argv.slice(2);
+  const { words: names, record } = recording(process.argv.slice(2));
   const chosen = mutations.filter(({ name }) => names.length === 0 || names.includes(name));
   const unknown = names.filter((name) => !mutations.some((known) => known.name === name));
   if (unknown.length > 0) throw new Error(`no such mutation: ${unknown.join(", ")}`);
@@ -41,7 +44,9 @@ await main(async () => {
     apply(one, originals);
     try {
       await build();
-      rows.push(await tried(one, RUNS));
+      const result = await tried(one, RUNS);
+      rows.push(result);
+      await record("mutations", "The library", [mutationRow(result)]);
     } finally {
       restore(one, originals);
     }
@@ -130,8 +135,8 @@ async function testRun({ suite, name }) {
 }
 
 /** Runs until one is red. Each has a server of its own, so that nothing is left of the one before. */
-async function tried({ name, store, trouble, test }, runs) {
-  const result = { name, store, isRed: false, seconds: 0, operations: 0, seen: "" };
+async function tried({ name, store, breaks, trouble, test }, runs) {
+  const result = { name, store, breaks, test, isRed: false, seconds: 0, operations: 0, seen: "" };
   if (test) return { ...result, ...(await testRun(test)) };
   for (const [index, seconds] of runs.entries()) {
     const { url, stop } = await startStore(store);

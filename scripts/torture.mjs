@@ -6,47 +6,96 @@
 // (docs/reliability.md, "Leaders").
 // npm run torture -- once [BACKENDS JOBS PERIODS]: instances whose clocks differ do jobs once per period, while some are killed
 // (docs/reliability.md, "Once per period").
+// npm run torture -- simulation [FROM..TO], and model: the tests of verify/simulation, from these seeds, and of verify/model.
+// npm run torture -- fuzz TARGET [SECONDS]: random inputs, guided by coverage; needs cargo-fuzz.
+// With --record, a row of docs/reliability says what came of each.
 
 import { join } from "node:path";
 import { build as buildPackage, buildEmulator, install, needCompilers } from "./lib/build.mjs";
 import { target } from "./lib/paths.mjs";
+import { recording } from "./lib/records.mjs";
+import { fuzzRow, historyRow, leaderRow, matrixRows, periodRow, testRow } from "./lib/reports.mjs";
 import { exitOnSignals, main, must, run } from "./lib/run.mjs";
 import { needServers } from "./lib/servers.mjs";
-import { runLeaders } from "../verify/leader/run.mjs";
-import { runPeriods } from "../verify/once/run.mjs";
+import { play } from "../verify/frame/play.mjs";
+import { leaders } from "../verify/leader/scene.mjs";
+import { periods } from "../verify/once/scene.mjs";
 import { startStore, storeNames } from "./lib/torture.mjs";
 
 /** All stores; the matrix has rows for each. */
 const ALL = "redis,redis-cluster,postgres,sqlite,firestore";
 
+/** What the first word means; without one of these, `runs`. */
+const KINDS = { matrix, lead, once, simulation, model, fuzz };
+
 await main(async () => {
-  const words = process.argv.slice(2);
+  const { words, record } = recording(process.argv.slice(2));
   exitOnSignals();
-  if (words[0] === "matrix") return await matrix(words.slice(1));
-  if (words[0] === "lead") return await leaders(words.slice(1));
-  if (words[0] === "once") return await periods(words.slice(1));
-  return await runs(words);
+  const kind = KINDS[words[0]];
+  return await (kind === undefined ? runs(words, record) : kind(words.slice(1), record));
 });
 
-async function matrix([names = ALL, seconds = "15", seed = someSeed(), ...rows]) {
+async function matrix([names = ALL, seconds = "15", seed = someSeed(), ...rows], record) {
   const program = await build();
-  return (await run(program, ["matrix", names, seconds, seed, ...rows])).code;
+  const { code, output } = await run(program, ["matrix", names, seconds, seed, ...rows]);
+  const how = { seed, seconds: Number(seconds) };
+  const played = matrixRows(output).map((row) => ({ ...row, ...how }));
+  await record("matrix", "What came of it", played);
+  return code;
 }
 
-async function leaders(words) {
-  await buildPackage();
-  await needServers();
-  return await runLeaders(words);
+async function lead(words, record) {
+  return await scene(leaders, words, async ({ which, settings, found }) => {
+    const { seed, seconds } = settings;
+    await record("runs", "Leaders", [{ store: which.store, seed, seconds, ...leaderRow(found) }]);
+  });
 }
 
-async function periods(words) {
+async function once(words, record) {
+  return await scene(periods, words, async ({ which: { rule, store }, found }) => {
+    await record("runs", "Once per period", [{ rule, store, ...periodRow(found.figures) }]);
+  });
+}
+
+async function scene(scene, words, told) {
   await buildPackage();
   await buildEmulator();
   await needServers();
-  return await runPeriods(words);
+  return await play(scene, words, told);
 }
 
-async function runs([names = ALL, seconds = "60", seed = someSeed()]) {
+async function simulation([seeds = "0..10000"], record) {
+  const args = ["--package", "syncguard", "--lib", "--all-features", "simulation"];
+  const env = { SYNCGUARD_SIMULATION_SEEDS: seeds };
+  return await tested("Simulation", { run: `seeds ${seeds}` }, args, env, record);
+}
+
+async function model(_, record) {
+  return await tested("The model", { run: "all worlds" }, ["--package", "model"], {}, record);
+}
+
+/** Runs tests of cargo, and records how many have passed. */
+async function tested(heading, what, args, env, record) {
+  await install();
+  await needCompilers();
+  const started = Date.now();
+  const { code, output } = await run("cargo", ["test", "--locked", ...args], { env });
+  const seconds = Math.round((Date.now() - started) / 1_000);
+  await record("runs", heading, [{ ...what, seconds, ...testRow(output) }]);
+  return code;
+}
+
+async function fuzz([target, seconds = "180"], record) {
+  if (target === undefined) throw new Error("which target? docs/reliability/runs.md lists them");
+  const limits = ["-timeout=10", `-max_total_time=${seconds}`];
+  const args = ["fuzz", "run", "--fuzz-dir", "verify/fuzz", "-s", "none", target, "--", ...limits];
+  const { code, output } = await run("cargo", args, { env: { RUSTC_BOOTSTRAP: "1" } });
+  const row = fuzzRow(output);
+  if (row !== undefined) await record("runs", "Fuzzing", [{ target: `\`${target}\``, ...row }]);
+  return code;
+}
+
+async function runs([names = ALL, seconds = "60", seed = someSeed()], record) {
   for (const name of names.split(",")) {
     if (!storeNames.includes(name)) {
       throw new Error(`no such store: ${name} (${storeNames.join(", ")})`);
@@ -58,7 +107,10 @@ async function runs([names = ALL, seconds = "60", seed = someSeed()]) {
     const { url, stop } = await startStore(name);
     try {
       console.log(`\n${name}, ${seconds} s`);
-      const { code } = await run(program, ["run", url, seconds, seed, "stop", "kill"]);
+      const { code, output } = await run(program, ["run", url, seconds, seed, "stop", "kill"]);
+      const row = historyRow(output);
+      const how = { store: name, seed, seconds: Number(seconds) };
+      if (row !== undefined) await record("runs", "Histories", [{ ...how, ...row }]);
       worst = Math.max(worst, code);
     } finally {
       await stop();

@@ -59,12 +59,24 @@ describe.each(mutations)("$name", ({ edits, store, trouble, breaks, test: named 
 
 test("names are there once, and the documents say of each how it was found", () => {
   const names = mutations.map(({ name }) => name);
-  const page = readFileSync(join(root, "docs/reliability.md"), "utf8");
+  expect(new Set(names).size).toBe(names.length);
+  const page = readFileSync(join(root, "docs/reliability/mutations.md"), "utf8");
   const [, table] = page.split("\n| mutation ");
   const [rows] = (table ?? "").split("\n\n");
-  const found = Array.from(rows?.matchAll(/^\| `([\w-]+)`/gm) ?? [], ([, name]) => name);
-  expect(found.sort()).toEqual(names.sort());
-  expect(new Set(names).size).toBe(names.length);
+  const lines = Array.from(rows?.matchAll(/^\| `([\w-]+)` +\| (.*) \|$/gm) ?? []);
+  const said = lines.map(([, name, rest = ""]) => {
+    const [store, date, breaks, after, , seen] = rest.split(" | ").map((cell) => cell.trim());
+    expect({ name, date, after, seen }).toEqual({
+      name,
+      date: expect.stringMatching(/^\d{4}-\d\d-\d\d$/) as string,
+      after: expect.stringMatching(/^(\d+ s|at once)$/) as string,
+      seen: expect.stringMatching(/./) as string,
+    });
+    return { name, store, breaks };
+  });
+  const listed = mutations.map(({ name, store, breaks }) => ({ name, store, breaks }));
+  expect(said).toHaveLength(listed.length);
+  expect(said).toEqual(expect.arrayContaining(listed));
 });
 
 test.each(["", "aa"])("a text that does not occur exactly once is refused: %j", (text) => {

@@ -60,7 +60,7 @@ const sections: Readonly<Record<string, Readonly<Record<string, string>>>> = {
     "/recipes/webhook": "Webhook: idempotency",
     "/recipes/transfer": "A transfer between two accounts",
     "/recipes/long-job": "A job of 20 minutes",
-    "/recipes/orm": "Prisma, Drizzle, Kysely, TypeORM",
+    "/recipes/orm": "Prisma, Drizzle, Kysely, Knex, TypeORM",
     "/recipes/fences": "DynamoDB and MongoDB",
     "/recipes/bullmq": "BullMQ: a limit per group",
     "/recipes/nestjs": "NestJS",
@@ -74,6 +74,9 @@ const sections: Readonly<Record<string, Readonly<Record<string, string>>>> = {
     "/cli": "The command line",
     "/benchmarks": "Benchmarks",
     "/reliability": "Reliability",
+    "/reliability/runs": "Runs",
+    "/reliability/matrix": "The fault matrix",
+    "/reliability/mutations": "Mutations",
   },
   Reference: Object.fromEntries(ENTRY_POINTS.map((name) => [`/${REFERENCE}/${name}`, name])),
   "Stores in full": {
@@ -81,6 +84,7 @@ const sections: Readonly<Record<string, Readonly<Record<string, string>>>> = {
     "/postgres": "PostgreSQL",
     "/firestore": "Firestore",
     "/sqlite": "SQLite",
+    "/tried": "Servers and clients",
     "/format": "What is stored",
   },
   More: {

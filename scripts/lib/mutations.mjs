@@ -1,5 +1,5 @@
 // The library, broken on purpose: each mutation is a defect that somebody could write, and that the check of
-// histories must find. What is not here cannot be seen by any client: docs/reliability.md, "Mutations".
+// histories must find. What is not here cannot be seen by any client: docs/reliability/mutations.md.
 
 const CORE = "crates/syncguard/src";
 const TROUBLE = ["stop", "kill"];
@@ -31,7 +31,7 @@ const REDIS_WITHOUT_TIME = [
   "counter + 1",
 ];
 const SQLITE_WITHOUT_TIME = [
-  "granting.rs",
+  "asking/granting.rs",
   "Fence::after(one.1.counter, now_ms)",
   "Fence::after(one.1.counter, 0)",
 ];
@@ -149,8 +149,8 @@ const redis = [
   mutation("redis-extend-lifetime", "redis", "Redis forgets an extended lock at its first end.", [
     [
       "redis/operations/prolong.lua",
-      "call('SET', lock_key, stored, 'PX', ARGV[4])",
-      "call('SET', lock_key, stored, 'KEEPTTL')",
+      "redis.pcall('SET', lock_key, stored, 'PX', ARGV[4])",
+      "redis.pcall('SET', lock_key, stored, 'KEEPTTL')",
     ],
   ]),
   mutation("redis-is-locked-tolerance", "redis", "`isLocked` leaves out the tolerance.", [
@@ -331,7 +331,11 @@ DELETE FROM {locks} AS lock WHERE lock_id = $1`,
     "postgres",
     "without_the_unique_index_nothing_is_guarded",
     mutation("postgres-guard-index", "postgres", "A guard does not look for its index.", [
-      ["postgres/operations/guard.rs", '      ) IS NULL";', '      ) IS NULL AND false";'],
+      [
+        "postgres/operations/guard.sql",
+        "{found_index} IS NULL THEN",
+        "{found_index} IS NULL AND false THEN",
+      ],
     ]),
   ),
   tested(
@@ -362,7 +366,13 @@ DELETE FROM {locks} AS lock WHERE lock_id = $1`,
       "postgres-done-forgotten",
       "postgres",
       "What was stored in a transaction does not count once the lock is gone.",
-      [["guard.rs", "if may_be_done || !self.state.is_lost()", "if !self.state.is_lost()"]],
+      [
+        [
+          "holding/guard/releasing.rs",
+          "if self.state.begin_release() || may_be_done",
+          "if self.state.begin_release()",
+        ],
+      ],
     ),
   ),
   tested(
@@ -442,7 +452,7 @@ DELETE FROM {locks} AS lock WHERE lock_id = $1`,
 const sqlite = [
   mutation("sqlite-tolerance", "sqlite", "A lock counts as free as soon as its TTL is over.", [
     [
-      "granting.rs",
+      "asking/granting.rs",
       "end.filter(|at| is_live(*at, now_ms, TIME_TOLERANCE_MS))",
       "end.filter(|at| is_live(*at, now_ms, 0))",
     ],
@@ -518,20 +528,20 @@ const together = [
     [
       [
         "redis/operations/acquire_all.lua",
-        "    return { 0, place, outcome[2] }",
+        "    return { 0, place, outcome[2], outcome[3], first_id }",
         "    outcome = function() return { 1, 1, now + ttl } end",
       ],
     ],
   ),
   mutation("slot-too-many", "sqlite", "There is a slot more than was asked for.", [
     [
-      "granting.rs",
+      "asking/granting.rs",
       "is_held: vec![false; usize::from(count)],",
       "is_held: vec![false; usize::from(count) + 1],",
     ],
   ]),
   mutation("slot-held", "sqlite", "A slot that is held counts as free.", [
-    ["granting.rs", "        *is_held = true;", "        *is_held = number != 1;"],
+    ["asking/granting.rs", "        *is_held = true;", "        *is_held = number != 1;"],
   ]),
   mutation(
     "slots-share-fence",
@@ -562,9 +572,9 @@ const together = [
   ]),
   mutation("undo-in-part", "redis", "Of several locks, one that was granted in vain is released.", [
     [
-      "operation.rs",
-      "undo::release_in_background(&self.backend, &self.lock_ids, self.ttl, lock);",
-      "undo::release_in_background(&self.backend, &self.lock_ids[..1], self.ttl, lock);",
+      "operation/mod.rs",
+      "let release = Freeing::new(self.lock_ids.clone().into(), None);",
+      "let release = Freeing::new([self.lock_ids[0].clone()].into(), None);",
     ],
   ]),
 ];
@@ -595,7 +605,7 @@ const firestore = [
     "An acquisition gives a fence before it counts it.",
     [
       [
-        "granting.rs",
+        "asking/granting.rs",
         "Fence::after(one.1.counter, now_ms)",
         "Fence::after((one.1.counter - 1).max(0), 0)",
       ],
@@ -622,7 +632,7 @@ const shared = [
     "A cancelled acquisition undoes another lock than its own.",
     [
       [
-        "operation.rs",
+        "operation/mod.rs",
         "let (lock_ids, ttl) = (request.lock_ids(), request.ttl);",
         `let (mut lock_ids, ttl) = (request.lock_ids(), request.ttl);
         lock_ids[0] = LockId::generate().unwrap_or_else(|_| lock_ids[0].clone());`,
@@ -630,7 +640,7 @@ const shared = [
     ],
   ),
   mutation("undo-granted-lock", "sqlite", "A lock is undone that its caller was given.", [
-    ["operation.rs", "State::Answered => return,", "State::Answered => Lock::Granted,"],
+    ["operation/mod.rs", "State::Answered => return,", "State::Answered => Lock::Granted,"],
   ]),
   mutation(
     "undo-too-early",
@@ -638,7 +648,7 @@ const shared = [
     "An undo ends when it finds nothing, though the acquisition is on its way.",
     [
       [
-        "undo.rs",
+        "background/undo.rs",
         "if ended == Some(End::Granted) || ended.is_some() && all_released {",
         "if ended == Some(End::Granted) || ended.is_some() || ended.is_none() || all_released {",
       ],

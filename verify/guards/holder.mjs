@@ -1,14 +1,16 @@
-// One of the processes of run.mjs. What it is to do stands in its argument, in JSON.
+// One of the processes of scene.mjs.
 
 import { LockError } from "syncguard";
+import { noteTo } from "../frame/notes.mjs";
 import { openStore } from "./stores.mjs";
 
-const { store, keys, name, transactions, stops, guarded, ttlMs } = JSON.parse(process.argv[2]);
-const { backend, add, close } = await openStore(store);
-const report = { committed: [], refused: 0, failed: 0 };
+const { place, file, keys, name, transactions, stops, guarded, ttlMs } = JSON.parse(process.argv[2]);
+const note = noteTo(file, name);
+const { backend, add, close } = await openStore(place);
 
 /** Stops this process; the one that has started it lets it go on. */
 async function stop() {
+  note("stopped");
   await new Promise((resolve) => process.send("stopped", resolve));
   process.kill(process.pid, "SIGSTOP");
 }
@@ -27,17 +29,16 @@ for (let number = 0; number < transactions; number += 1) {
   try {
     const pause = isStopped.has(number) ? stop : async () => undefined;
     await add(held, key, item, { guarded, pause, where: number % 3 });
-    report.committed.push(item);
+    note("committed", { item });
   } catch (error) {
-    if (error instanceof LockError && error.code === "LockLost") report.refused += 1;
-    else if (guarded && isConflict(error)) report.failed += 1;
+    if (error instanceof LockError && error.code === "LockLost") note("refused");
+    else if (guarded && isConflict(error)) note("failed");
     else throw error;
   } finally {
     await held[Symbol.asyncDispose]();
   }
 }
 await close();
-await new Promise((resolve) => process.send(report, resolve));
 process.disconnect();
 
 /** Whether the store has chosen somebody else's transaction: nothing of this one was written. */

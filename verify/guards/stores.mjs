@@ -1,4 +1,4 @@
-// The stores of run.mjs: a sum and a list for each key, and locks beside them.
+// The stores of scene.mjs: a sum and a list for each key, and locks beside them.
 
 import { Firestore } from "@google-cloud/firestore";
 import { Redis } from "ioredis";
@@ -8,8 +8,8 @@ import { createPostgresBackend, setupSchema } from "syncguard/postgres";
 import { createRedisBackend } from "syncguard/redis";
 
 /** Opens the sums and the backend. `add` pauses before it reads, before it writes or after that, as `where` says. */
-export async function openStore({ name, at }) {
-  return STORES[name](at);
+export async function openStore({ kind, at }) {
+  return STORES[kind](at);
 }
 
 const STORES = { postgres: openPostgres, firestore: openFirestore, redis: openRedis };

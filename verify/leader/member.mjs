@@ -1,22 +1,18 @@
-// A process that leads whenever it may: node member.mjs NAME PLACE FILE TTL_MS
-// What it sees goes to the file, line by line, at the moment when it happens: the process may be killed at any other.
+// A process that leads whenever it may, and notes what it sees.
 
-import { openSync, writeSync } from "node:fs";
 import { setTimeout as sleep } from "node:timers/promises";
 import { open } from "../../bench/waiting/stores.mjs";
-import { nowMs } from "./clock.mjs";
+import { noteTo } from "../frame/notes.mjs";
 
 /** From one step of the work to the next. */
 const STEP_MS = 5;
 /** How long the work goes on at most after it was told to end. */
 const SLOWEST_MS = 400;
 
-const [name, place, file, ttlMs] = process.argv.slice(2);
-const log = openSync(file, "a");
-const note = (event, more = {}) =>
-  writeSync(log, `${JSON.stringify({ atMs: nowMs(), member: name, event, ...more })}\n`);
+const { name, place, file, ttlMs } = JSON.parse(process.argv[2]);
+const note = noteTo(file, name);
 
-const backend = await open(JSON.parse(place));
+const backend = await open(place);
 process.once("SIGTERM", async () => {
   await backend.releaseAll();
   await over;
@@ -39,7 +35,7 @@ const over = backend.lead(
     note("end", { term });
   },
   {
-    ttlMs: Number(ttlMs),
+    ttlMs,
     owner: name,
     onLost: () => undefined,
     onError: (error) => note("error", { message: String(error) }),

@@ -1,14 +1,15 @@
 // One of the instances: it has all jobs in its schedule, by a clock that is wrong. `libfaketime` sets the clock of the process as
 // wrong as that of the schedule, so that whatever asks for the time gets it wrong.
 
-import { appendFileSync, existsSync, readFileSync } from "node:fs";
 import { setTimeout as sleep } from "node:timers/promises";
 import { open } from "../../bench/waiting/stores.mjs";
+import { noteTo, notesIn } from "../frame/notes.mjs";
 import { RULES } from "./rules.mjs";
 
 const { name, place, rule, file, jobs, plan, startNs } = JSON.parse(process.argv[2]);
 const { speed, periodMs, aheadMs, jobMs, killShare, askMs } = plan;
-const note = (what, job, period) => appendFileSync(file, `${what} ${job} ${period} ${name}\n`);
+const noted = noteTo(file, name);
+const note = (what, job, period) => noted(what, { job, period });
 
 /** The time of its schedule: so much faster than the machine's, and ahead of it, or behind. */
 const now = () => (Number(process.hrtime.bigint() - BigInt(startNs)) / 1e6) * speed + aheadMs[name];
@@ -24,10 +25,12 @@ const work = (job, period) => async () => {
 };
 
 const wasBegun = (job, period) =>
-  existsSync(file) && readFileSync(file, "utf8").includes(`begun ${job} ${period} `);
+  notesIn(file).some((one) => one.event === "begun" && one.job === job && one.period === period);
 
 const instance = { name, now, work, note };
-const store = rule === "once" ? await open(place) : undefined;
+// On Firestore, whoever has a wrong clock is refused unless it insists.
+const options = { ignoreClockSkew: true };
+const store = rule === "once" ? await open({ ...place, options }) : undefined;
 const asks = await RULES[rule](store, instance, place);
 let isStopping = false;
 process.once("SIGTERM", () => {

@@ -1,15 +1,17 @@
-// Three instances with the same jobs and clocks that differ by ten minutes, some of which are killed in the middle of a job: how often is
+// npm run torture -- once [STORES JOBS PERIODS]: three instances with the same jobs and clocks that differ by ten minutes, of which some are
+// killed in the middle of a job, on each store; beside it, by the rules that others have (docs/once.md, "Counted"). How often is
 // each period of each job done?
 
-import { spawn } from "node:child_process";
-import { existsSync, mkdtempSync, readFileSync, readdirSync, rmSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { existsSync, readdirSync } from "node:fs";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
+import { noteTo } from "../frame/notes.mjs";
 
 const MINUTE_MS = 60_000;
-const instance = fileURLToPath(new URL("instance.mjs", import.meta.url));
+const INSTANCE = fileURLToPath(new URL("instance.mjs", import.meta.url));
+/** Rules of others, by the store that they are tried on. */
+const REFERENCES = { shedlock: "redis", "node-cron": "sqlite", nothing: "sqlite" };
 
 /** A period stands for an hour. Times are of the schedule, but that of the job and those of the locks. */
 export const PLAN = {
@@ -23,55 +25,42 @@ export const PLAN = {
   askMs: 4 * MINUTE_MS,
 };
 
-/**
- * Lets the instances do `jobs` jobs for `periods` periods.
- *
- * @returns what became of them: see {@link countOf}
- */
-export async function runFleet({ place, rule, jobs, periods, plan = PLAN }) {
-  const folder = mkdtempSync(join(tmpdir(), "syncguard-once-"));
-  const file = join(folder, "notes");
+export const periods = {
+  stores: ["redis", "redis-cluster", "postgres", "sqlite", "firestore", ...Object.keys(REFERENCES)],
+  settings: { jobs: 40, periods: 25 },
+  cases: (name) => [
+    { name, store: REFERENCES[name] ?? name, rule: name in REFERENCES ? name : "once" },
+  ],
+  // They wait most of the time.
+  atOnce: true,
+  run: runFleet,
+  judge,
+};
+
+/** Lets the instances do `jobs` jobs for `periods` periods. */
+async function runFleet({ place, rule, jobs, periods, crew, file, plan = PLAN }) {
   const startNs = String(process.hrtime.bigint());
-  const fleet = { isOver: false, kills: 0, wrong: [] };
-  const settings = { place, rule, file, jobs, plan, startNs };
-  const members = Object.keys(plan.aheadMs).map((name) => keep({ ...settings, name }, fleet));
+  const task = { place, rule, file, jobs, plan, startNs };
+  const fleet = { crew, note: noteTo(file), isOver: false };
+  const all = Object.entries(plan.aheadMs).map(([name, ms]) =>
+    keep({ ...task, name }, wrongClock(ms), fleet),
+  );
   const { periodMs, speed, aheadMs } = plan;
   // The last period of the last job, by the slowest clock.
   const lastMs = (periods + 2) * periodMs + Math.max(...Object.values(aheadMs));
   await sleep(lastMs / speed);
   fleet.isOver = true;
-  for (const { child } of members) child().kill("SIGTERM");
-  await Promise.all(members.map(({ ended }) => ended));
-  const notes = existsSync(file) ? readFileSync(file, "utf8") : "";
-  rmSync(folder, { recursive: true, force: true });
-  return { kills: fleet.kills, wrong: fleet.wrong, ...countOf(notes, { rule, jobs, periods }) };
+  await crew.end("SIGTERM");
+  await Promise.all(all);
 }
 
 /** Starts an instance, and again whenever it was killed. */
-function keep(settings, fleet) {
-  let child;
-  const start = () =>
-    new Promise((resolve) => {
-      child = spawn(process.execPath, [instance, JSON.stringify(settings)], {
-        env: { ...process.env, ...wrongClock(settings.plan.aheadMs[settings.name]) },
-        stdio: ["ignore", "inherit", "pipe"],
-      });
-      const said = [];
-      child.stderr.on("data", (text) => said.push(text));
-      child.on("close", (code, signal) => {
-        // Told to end before it has begun to listen for that, it has done nothing yet.
-        const isLate = signal === "SIGTERM" && fleet.isOver;
-        if (signal === "SIGKILL") fleet.kills += 1;
-        else if (code !== 0 && !isLate)
-          fleet.wrong.push(`${settings.name} ended with ${code ?? signal}: ${said.join("")}`);
-        resolve();
-      });
-    });
-  const all = async () => {
-    do await start();
-    while (!fleet.isOver && fleet.wrong.length === 0);
-  };
-  return { child: () => child, ended: all() };
+async function keep(task, env, fleet) {
+  const settings = { env, diesBy: "SIGKILL" };
+  do {
+    const { signal } = await fleet.crew.start(INSTANCE, task, settings).ended;
+    if (signal === "SIGKILL") fleet.note("killed", { member: task.name });
+  } while (!fleet.isOver && fleet.crew.failures.length === 0);
 }
 
 /** What sets the clock of a process, but not what timers go by. */
@@ -90,20 +79,19 @@ function wrongClock(aheadMs) {
 }
 
 /** How often each period of each job was done; those that count are the first `periods` of each. */
-function countOf(notes, { rule, jobs, periods }) {
+function judge(notes, { rule, jobs, periods }) {
   const counts = { begun: new Map(), ended: new Map(), stored: new Map(), found: new Map() };
   const failures = {};
-  for (const line of notes.split("\n").filter(Boolean)) {
-    const [what, job, period] = line.split(" ");
-    if (Number(period) > periods) continue;
+  for (const { event, job, period } of notes.filter((note) => note.period <= periods)) {
     const key = `${job} ${period}`;
-    if (what in counts) counts[what].set(key, (counts[what].get(key) ?? 0) + 1);
-    else failures[what] = (failures[what] ?? 0) + 1;
+    if (event in counts) counts[event].set(key, (counts[event].get(key) ?? 0) + 1);
+    else failures[event] = (failures[event] ?? 0) + 1;
   }
   const done = rule === "once" ? counts.stored : counts.ended;
   const twice = (map) => [...map.values()].filter((count) => count > 1).length;
   const sum = (map) => [...map.values()].reduce((total, count) => total + count, 0);
-  return {
+  const figures = {
+    kills: notes.filter(({ event }) => event === "killed").length,
     periods: jobs * periods,
     begun: sum(counts.begun),
     cutShort: sum(counts.begun) - sum(counts.ended),
@@ -115,4 +103,11 @@ function countOf(notes, { rule, jobs, periods }) {
     foundOnly: [...counts.found.keys()].filter((key) => !done.has(key)).length,
     failures,
   };
+  // The rules of others are there to be compared.
+  return { figures, violations: rule === "once" ? violationsOf(figures) : [] };
+}
+
+function violationsOf({ periods, twice, missed }) {
+  const wrong = Object.entries({ "done twice": twice, missed }).filter(([, count]) => count > 0);
+  return wrong.map(([what, count]) => `${count} of ${periods} periods were ${what}`);
 }
