@@ -1,6 +1,6 @@
 // npm run rehearse [folder]: publishes a release to a registry of its own on this machine, in the way of
 // .github/workflows/release.yml, and installs it from there as its users do. The release is made of what is built, with stand-ins
-// for other platforms, or it is that in the folder. CONTRIBUTING.md, "Releasing", says what this cannot show.
+// for other platforms, or it is that in the folder. RELEASING.md says what this cannot show.
 
 import { mkdirSync, mkdtempSync, readdirSync, rmSync, symlinkSync } from "node:fs";
 import { readFileSync, writeFileSync } from "node:fs";
