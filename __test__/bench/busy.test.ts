@@ -2,10 +2,13 @@
 
 import { spawn } from "node:child_process";
 import { once } from "node:events";
-import { existsSync, readFileSync } from "node:fs";
-import { availableParallelism } from "node:os";
+import { readFileSync } from "node:fs";
+import { availableParallelism, constants } from "node:os";
 import { expect, test } from "vitest";
 import { until } from "../support/until.js";
+
+/** The bit of SIGKILL in a mask of signals. */
+const SIGKILL = 1n << BigInt(constants.signals.SIGKILL - 1);
 
 const BUSY = new URL("../../bench/lib/busy.mjs", import.meta.url).href;
 
@@ -45,6 +48,22 @@ test.each(["SIGKILL", "the end"])(
     if (how === "SIGKILL") child.kill("SIGKILL");
     else child.stdin.end();
     await ended;
-    await until(() => loops.every((pid) => !existsSync(`/proc/${pid}`)));
+    await until(() => loops.every((pid) => !survives(pid)));
   },
 );
+
+/**
+ * Whether a process is there that has not been killed. One that was killed runs no further instruction of its program, but
+ * stays in the table while busy cores leave nothing to its class, and as a zombie until somebody waits for it.
+ */
+function survives(pid: string): boolean {
+  let status: string;
+  try {
+    status = readFileSync(`/proc/${pid}/status`, "utf8");
+  } catch {
+    return false;
+  }
+  if (/^State:\s*[ZX]/m.test(status)) return false;
+  const pending = [...status.matchAll(/^(?:SigPnd|ShdPnd):\s*([0-9a-f]+)$/gm)];
+  return !pending.some(([, signals]) => (BigInt(`0x${signals}`) & SIGKILL) !== 0n);
+}

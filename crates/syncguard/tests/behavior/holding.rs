@@ -3,9 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use syncguard::{
-    AutoExtend, Backend, ErrorKind, Key, LockError, LockGuard, LockOptions, Ttl, lock,
-};
+use syncguard::{AutoExtend, Backend, Error, ErrorKind, Key, LockGuard, LockOptions, Ttl, lock};
 use tokio::task::yield_now;
 use tokio::time::{sleep, timeout};
 
@@ -56,7 +54,7 @@ async fn pass_a_heartbeat(t: &Context, guards: &[LockGuard], ttl_ms: u32) {
 
 /// Waits for the loss, which must come before a timer that starts now. A process without a share of the processor is late with
 /// both: so their order is asked, not a clock.
-async fn lost_within(guard: &LockGuard, limit: Duration) -> LockError {
+async fn lost_within(guard: &LockGuard, limit: Duration) -> Error {
     let lost = guard.lost();
     tokio::pin!(lost);
     if let Ok(error) = timeout(limit, &mut lost).await {
