@@ -59,7 +59,8 @@ export async function acquire<C extends BackendCapabilities>(
     on.closing.checkOpen();
     on.grants.check();
     warnOfUnknown(opts, OPTIONS);
-    begin(on, target, wait);
+    on.grants.start();
+    if (wait !== undefined) on.waiters.add(target);
     hasBegun = true;
     const startedMs = on.clock.elapsed();
     if (autoExtend !== undefined) heartbeats = on.createHeartbeats?.(autoExtend);
@@ -75,7 +76,10 @@ export async function acquire<C extends BackendCapabilities>(
     heartbeats?.stop();
     throw addTarget(hasBegun ? reasonOf(on, error, wait) : error, target);
   } finally {
-    if (hasBegun) end(on, target, wait);
+    if (hasBegun) {
+      if (wait !== undefined) on.waiters.remove(target);
+      on.grants.end();
+    }
   }
 }
 
@@ -96,24 +100,6 @@ type Attempt = {
   readonly heartbeats: StoreHeartbeats | undefined;
   readonly asked: Asked;
 };
-
-function begin(
-  { grants, waiters }: BackendContext,
-  target: LockTarget,
-  wait: Wait | undefined,
-): void {
-  grants.start();
-  if (wait !== undefined) waiters.add(target);
-}
-
-function end(
-  { grants, waiters }: BackendContext,
-  target: LockTarget,
-  wait: Wait | undefined,
-): void {
-  if (wait !== undefined) waiters.remove(target);
-  grants.end();
-}
 
 /** Makes a handle of what the store has granted. */
 function grant(on: BackendContext, attempt: Attempt, granted: Acquired): object {

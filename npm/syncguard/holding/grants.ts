@@ -60,7 +60,8 @@ export class Grants {
   /** Notes a lock that was granted. */
   add(lease: Lease): void {
     if (this.locks.size >= this.sweepAt) this.sweep();
-    for (const lockId of lease.lockIds) this.locks.set(lockId, lease);
+    if (lease.locks === undefined) this.locks.set(lease.lockId, lease);
+    else for (const lockId of lease.lockIds) this.locks.set(lockId, lease);
   }
 
   get(lockId: string): Lease | undefined {

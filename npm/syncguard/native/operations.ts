@@ -67,21 +67,15 @@ export function ownCompletions(): Completions {
 let drain: ReturnType<Completions["drain"]>;
 let look: ReturnType<Completions["look"]>;
 
-/** Completions that have come together. */
-class Batch {
-  private from = 0;
+/** The texts that came with the numbers, one after another, and how far they have been read. */
+let texts = "";
+let textsRead = 0;
 
-  constructor(
-    readonly source: Completions,
-    private readonly texts: string,
-  ) {}
-
-  /** The next text, which is so long. */
-  text(length: number): string {
-    const { from } = this;
-    this.from = from + length;
-    return this.texts.slice(from, this.from);
-  }
+/** The next text, which is so long. */
+function nextText(length: number): string {
+  const from = textsRead;
+  textsRead = from + length;
+  return texts.slice(from, textsRead);
 }
 
 /** A number of the completion at that place, after its operation and its tag. */
@@ -94,17 +88,18 @@ function onReady(): void {
   if (source === undefined) return;
   let count: number;
   do {
-    const batch = new Batch(source, drain(numbers));
+    texts = drain(numbers);
+    textsRead = 0;
     count = numbers[0] as number;
     for (let at = 1; at < 1 + count * WIDTH; at += WIDTH) {
       const operation = numbers[at] as number;
       const tag = numbers[at + 1] as Tag;
       const read = RESULTS[tag];
       if (read === undefined) {
-        MESSAGES[tag]?.(operation, at, batch);
+        MESSAGES[tag]?.(source, operation, at);
         continue;
       }
-      const result = read(at, batch);
+      const result = read(at);
       const resolve = waiting[operation];
       free.push(operation);
       resolve?.(result);
@@ -113,21 +108,21 @@ function onReady(): void {
 }
 
 /** What ends no operation: a question to a client, or news of a lock that extends itself. */
-const MESSAGES: Readonly<Partial<Record<Tag, (number: number, at: number, batch: Batch) => void>>> =
-  {
-    [Tag.Ask]: (question, at, batch) =>
-      ask(batch.source, question, value(at, 0), batch.text(value(at, 1))),
-    [Tag.Held]: (holder, at) => holders.get(holder)?.held(value(at, 0)),
-    [Tag.Lost]: (holder, at, batch) => {
-      const failure = readFailure(batch.text(value(at, 0)));
-      const place = value(at, 1);
-      holders.get(holder)?.lost(failure, Number.isNaN(place) ? undefined : place);
-      batch.source.removeHolder(holder);
-    },
-  };
+const MESSAGES: Readonly<
+  Partial<Record<Tag, (source: Completions, number: number, at: number) => void>>
+> = {
+  [Tag.Ask]: (source, question, at) => ask(source, question, value(at, 0), nextText(value(at, 1))),
+  [Tag.Held]: (_source, holder, at) => holders.get(holder)?.held(value(at, 0)),
+  [Tag.Lost]: (source, holder, at) => {
+    const failure = readFailure(nextText(value(at, 0)));
+    const place = value(at, 1);
+    holders.get(holder)?.lost(failure, Number.isNaN(place) ? undefined : place);
+    source.removeHolder(holder);
+  },
+};
 
 /** How the result of each kind is read. */
-const RESULTS: Readonly<Partial<Record<Tag, (at: number, batch: Batch) => Result>>> = {
+const RESULTS: Readonly<Partial<Record<Tag, (at: number) => Result>>> = {
   [Tag.Acquired]: readAcquired,
   [Tag.AcquiredAll]: readAcquiredAll,
   [Tag.Locked]: readLocked,
@@ -135,19 +130,19 @@ const RESULTS: Readonly<Partial<Record<Tag, (at: number, batch: Batch) => Result
   [Tag.Done]: () => true,
   [Tag.Yes]: () => true,
   [Tag.No]: () => false,
-  [Tag.Released]: (at, batch) => JSON.parse(batch.text(value(at, 0))) as boolean[],
+  [Tag.Released]: (at) => JSON.parse(nextText(value(at, 0))) as boolean[],
   [Tag.Extended]: (at) => value(at, 0),
   [Tag.Expired]: (at) => absence("expired", value(at, 0)),
   [Tag.NotFound]: (at) => absence("not-found", value(at, 0)),
   [Tag.Found]: readFound,
-  [Tag.Text]: (at, batch) => ({ text: batch.text(value(at, 0)) }),
-  [Tag.Failed]: (at, batch) => readFailure(batch.text(value(at, 0)), waitStatsAt(at)),
+  [Tag.Text]: (at) => ({ text: nextText(value(at, 0)) }),
+  [Tag.Failed]: (at) => readFailure(nextText(value(at, 0)), waitStatsAt(at)),
 };
 
-function readAcquired(at: number, batch: Batch): Acquired {
+function readAcquired(at: number): Acquired {
   const acquired: Acquired = {
-    lockId: batch.text(LOCK_ID),
-    fence: batch.text(FENCE),
+    lockId: nextText(LOCK_ID),
+    fence: nextText(FENCE),
     expiresAtMs: value(at, 0),
     fenceNearLimit: value(at, 1) === 1,
   };
@@ -156,8 +151,8 @@ function readAcquired(at: number, batch: Batch): Acquired {
   return acquired;
 }
 
-function readAcquiredAll(at: number, batch: Batch): Acquired {
-  const json = batch.text(value(at, 1));
+function readAcquiredAll(at: number): Acquired {
+  const json = nextText(value(at, 1));
   const locks = JSON.parse(json) as (AcquiredLock & { fenceNearLimit: boolean })[];
   const acquired: Acquired = {
     lockId: locks[0]?.lockId ?? "",
@@ -170,27 +165,27 @@ function readAcquiredAll(at: number, batch: Batch): Acquired {
   return acquired;
 }
 
-function readLocked(at: number, batch: Batch): Locked {
+function readLocked(at: number): Locked {
   const retryAfterMs = value(at, 0);
-  const key = batch.text(value(at, 1));
+  const key = nextText(value(at, 1));
   const locked: Locked = { lockedKey: key === "" ? undefined : key };
-  const labels = batch.text(value(at, 2));
+  const labels = nextText(value(at, 2));
   const busy: Busy = labels === "" ? {} : (JSON.parse(labels) as StoredLabels);
   if (!Number.isNaN(retryAfterMs)) busy.retryAfterMs = retryAfterMs;
   if (!Number.isNaN(retryAfterMs) || labels !== "") locked.busy = busy;
   return locked;
 }
 
-function readFound(at: number, batch: Batch): RawRecord {
+function readFound(at: number): RawRecord {
   const record: RawRecord = {
-    lockId: batch.text(LOCK_ID),
-    fence: batch.text(FENCE),
-    key: batch.text(value(at, 3)),
+    lockId: nextText(LOCK_ID),
+    fence: nextText(FENCE),
+    key: nextText(value(at, 3)),
     expiresAtMs: value(at, 0),
     acquiredAtMs: value(at, 1),
     readAtMs: value(at, 2),
   };
-  const labels = batch.text(value(at, 4));
+  const labels = nextText(value(at, 4));
   if (labels !== "") Object.assign(record, JSON.parse(labels));
   return record;
 }
@@ -210,12 +205,12 @@ function readFailure(json: string, waitStats?: WaitStats): Failure {
 
 /** What the waiting took that has come to the completion at that place. */
 function waitStatsAt(at: number): WaitStats {
-  const lastMs = numbers[at + 4] as number;
+  const lastMs = value(at, 2);
   return {
     lastMs: Number.isNaN(lastMs) ? undefined : lastMs,
-    attempts: numbers[at + 5] as number,
-    contended: numbers[at + 6] as number,
-    wakeups: numbers[at + 7] as number,
+    attempts: value(at, 3),
+    contended: value(at, 4),
+    wakeups: value(at, 5),
   };
 }
 
