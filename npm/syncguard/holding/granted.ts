@@ -12,6 +12,11 @@ export class Granted {
   readonly lockId: string;
   /** The period for which it was granted, if it was for one. */
   readonly due: string | undefined;
+  readonly clock: Clock;
+  /** The locks as they were granted, where they are several, or a slot. */
+  readonly locks: readonly AcquiredLock[] | undefined;
+  /** Whether these are several. */
+  readonly isSet: boolean;
   protected readonly grantedMs: number;
   protected terms: Terms;
   protected readonly together: Together | undefined;
@@ -21,18 +26,12 @@ export class Granted {
     this.key = grant.key;
     this.lockId = grant.lockId;
     this.due = grant.due;
+    this.clock = grant.terms.clock;
+    this.locks = grant.locks;
+    this.isSet = grant.locks !== undefined && grant.locks.length > 1;
     this.grantedMs = grant.grantedMs;
     this.terms = grant.terms;
     this.together = grant.locks === undefined ? undefined : new Together(grant.locks);
-  }
-
-  get clock(): Clock {
-    return this.terms.clock;
-  }
-
-  /** The locks as they were granted, where they are several, or a slot. */
-  get locks(): readonly AcquiredLock[] | undefined {
-    return this.together?.all;
   }
 
   /** Of these, those that nobody has released by their ids. The last one stays. */
@@ -53,11 +52,6 @@ export class Granted {
   /** The lock ids of what is left. */
   get lockIds(): string[] {
     return this.together?.left.map((lock) => lock.lockId) ?? [this.lockId];
-  }
-
-  /** Whether these are several. */
-  get isSet(): boolean {
-    return this.together !== undefined && this.together.all.length > 1;
   }
 
   /** Names what is left for `release` and `extend`. */

@@ -9,8 +9,8 @@ export class Together {
   private remaining: readonly AcquiredLock[];
   private freed: Set<string> | undefined = undefined;
 
-  constructor(readonly all: readonly AcquiredLock[]) {
-    this.remaining = all;
+  constructor(granted: readonly AcquiredLock[]) {
+    this.remaining = granted;
   }
 
   /** Those that nobody has released by their ids. The last one stays. */
