@@ -64,7 +64,8 @@ async function payOnce(payment) {
     if (!(error instanceof StaleFence)) throw error;
     tell({ type: "refused", id, account, fence: error.fence, seen: error.seen });
   } finally {
-    await held.release();
+    // A release that the store did not answer in time goes on in the background.
+    await held.release().catch(({ code }) => tell({ type: "unanswered", id, account, code }));
   }
 }
 

@@ -18,8 +18,8 @@ use rand::TryRng as _;
 use rand::rngs::SysRng;
 use syncguard::sqlite::{SqliteBackend, SqliteConfig};
 use syncguard::{
-    AcquireOutcome, AcquireRequest, Backend, Clock, FromOutcome as _, Key, Operation, SystemClock,
-    TIME_TOLERANCE_MS, Ttl,
+    AcquireOutcome, AcquireRequest, Backend, Clock, FromOutcome as _, Key, Operation, Outcome,
+    SystemClock, TIME_TOLERANCE_MS, Ttl,
 };
 
 const WORKERS: usize = 8;
@@ -66,12 +66,12 @@ async fn work(folder: &Path, worker: usize) {
     for _ in done..PAIRS {
         let (grant, key) = loop {
             let key = random(KEYS);
-            let request = AcquireRequest::new(
-                Key::new(&format!("key {key}")).unwrap(),
-                Ttl::from_millis(TTL_MS).unwrap(),
-            )
-            .unwrap();
-            let answer = backend.run(&Operation::Acquire(request)).await.unwrap();
+            let answer = answered(&backend, || {
+                let name = Key::new(&format!("key {key}")).unwrap();
+                let ttl = Ttl::from_millis(TTL_MS).unwrap();
+                Operation::Acquire(AcquireRequest::new(name, ttl).unwrap())
+            })
+            .await;
             if let AcquireOutcome::Acquired(grant) = AcquireOutcome::of(answer).unwrap() {
                 break (grant, key);
             }
@@ -89,12 +89,22 @@ async fn work(folder: &Path, worker: usize) {
             &mut log,
             &format!("{worker} releasing {key} {fence} {now_ms}"),
         );
-        backend
-            .run(&Operation::Release([grant[0].lock_id.clone()].into()))
-            .await
-            .unwrap();
+        answered(&backend, || {
+            Operation::Release([grant[0].lock_id.clone()].into())
+        })
+        .await;
     }
     backend.close().await;
+}
+
+/// Asks again while the disk is too busy for the file: somebody who waits for it holds up all others.
+async fn answered(backend: &SqliteBackend, operation: impl Fn() -> Operation) -> Outcome {
+    loop {
+        match backend.run(&operation()).await {
+            Ok(answer) => return answer,
+            Err(error) => assert!(error.kind().is_transient(), "{error:?}"),
+        }
+    }
 }
 
 /// One write, so that lines of different processes never mix.

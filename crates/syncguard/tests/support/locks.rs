@@ -68,11 +68,11 @@ pub(crate) async fn until_after(fence: Fence) {
     .await;
 }
 
-/// Asks until the answer is yes; fails after 20 s.
+/// Asks until the answer is yes; fails after a minute, which is much for a server on a busy machine, too.
 pub(crate) async fn eventually(what: &str, mut holds: impl AsyncFnMut() -> bool) {
     let start = Instant::now();
     while !holds().await {
-        assert!(start.elapsed() < Duration::from_secs(20), "never: {what}");
+        assert!(start.elapsed() < Duration::from_secs(60), "never: {what}");
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }
