@@ -63,13 +63,13 @@ export type Arguments = Omit<Invocation, "out">;
 const HYPHENED_LOCK_ID = /^-[\w-]{21}$/;
 
 /** The arguments with such lock ids after `--`, where nothing is an option. */
-function withLockIds(given: readonly string[], options: Options): string[] {
-  const end = given.includes("--") ? given.indexOf("--") : given.length;
+function withLockIds(words: readonly string[], options: Options): string[] {
+  const end = words.includes("--") ? words.indexOf("--") : words.length;
   const isLockId = (word: string): boolean =>
     HYPHENED_LOCK_ID.test(word) && options[word.slice(2)] === undefined;
-  const before = given.slice(0, end);
+  const before = words.slice(0, end);
   const lockIds = before.filter(isLockId);
-  return [...before.filter((word) => !isLockId(word)), "--", ...lockIds, ...given.slice(end + 1)];
+  return [...before.filter((word) => !isLockId(word)), "--", ...lockIds, ...words.slice(end + 1)];
 }
 
 /**
@@ -77,8 +77,8 @@ function withLockIds(given: readonly string[], options: Options): string[] {
  *
  * @throws CliError without anything of the arguments but names of options: they may contain a password
  */
-export function readArguments(command: Command, given: readonly string[]): Arguments {
-  let own = [...given];
+export function readArguments(command: Command, words: readonly string[]): Arguments {
+  let own = [...words];
   let rest: string[] = [];
   if (command.rest !== undefined && own.includes("--")) {
     const at = own.indexOf("--");

@@ -48,7 +48,7 @@ function grouped(found: ReadonlyMap<string, RawRecord>): RawRecord[] {
     groups.set(name, group);
   }
   return [...groups.values()].flatMap((group) =>
-    group.sort((one, other) => one.slot - other.slot).map(({ lock }) => lock),
+    group.sort((a, b) => a.slot - b.slot).map(({ lock }) => lock),
   );
 }
 

@@ -29,26 +29,26 @@ const COMMANDS: readonly Command[] = [
   doctor,
 ];
 
-async function main(given: readonly string[]): Promise<number> {
-  const [name, ...args] = given;
+async function main(argv: readonly string[]): Promise<number> {
+  const [name, ...args] = argv;
   if (name === undefined) throw usage("which command?", "syncguard --help lists the commands");
   if (name === "--help" || name === "-h" || name === "help") {
-    const about = COMMANDS.find((command) => command.name === args[0]);
-    console.log(about === undefined ? generalHelp(COMMANDS) : helpOf(about));
+    const topic = COMMANDS.find((command) => command.name === args[0]);
+    console.log(topic === undefined ? generalHelp(COMMANDS) : helpOf(topic));
     return Exit.OK;
   }
   if (name === "--version" || name === "-V") {
     console.log(constants.version);
     return Exit.OK;
   }
-  const command = COMMANDS.find((one) => one.name === name);
+  const command = COMMANDS.find((known) => known.name === name);
   if (command === undefined && name.startsWith("-")) {
     throw usage("the command comes first, then its options", "syncguard --help lists the commands");
   }
   if (command === undefined) {
     const near = nearest(
       name,
-      COMMANDS.map((one) => one.name),
+      COMMANDS.map((known) => known.name),
     );
     throw usage(
       `${shown(name, "the first argument")} is not a command`,
@@ -66,14 +66,14 @@ async function main(given: readonly string[]): Promise<number> {
 }
 
 /** Of arguments that may not be readable: they stand before `--`. */
-function has(given: readonly string[], ...names: readonly string[]): boolean {
-  const end = given.indexOf("--");
-  return (end === -1 ? given : given.slice(0, end)).some((argument) => names.includes(argument));
+function has(argv: readonly string[], ...names: readonly string[]): boolean {
+  const end = argv.indexOf("--");
+  return (end === -1 ? argv : argv.slice(0, end)).some((argument) => names.includes(argument));
 }
 
-function fail(error: unknown, given: readonly string[]): number {
+function fail(error: unknown, argv: readonly string[]): number {
   const reported: CliError = toCliError(error);
-  const out = new Output(has(given, "--json"), has(given, "--verbose", "-v"));
+  const out = new Output(has(argv, "--json"), has(argv, "--verbose", "-v"));
   out.error(reported);
   if (out.verbose && error instanceof Error && !(error instanceof CliError)) {
     for (let cause: unknown = error.cause; cause instanceof Error; cause = cause.cause) {
@@ -85,11 +85,11 @@ function fail(error: unknown, given: readonly string[]): number {
 }
 
 surviveWriteErrors();
-const given = process.argv.slice(2);
+const argv = process.argv.slice(2);
 // What Node.js and the library warn of is for programmers.
-if (!has(given, "--verbose", "-v")) process.removeAllListeners("warning");
-void main(given)
-  .catch((error: unknown) => fail(error, given))
+if (!has(argv, "--verbose", "-v")) process.removeAllListeners("warning");
+void main(argv)
+  .catch((error: unknown) => fail(error, argv))
   .then((code) => {
     process.exitCode = code || process.exitCode;
   });

@@ -45,10 +45,10 @@ export function findStore(values: Values, out: Output): Target {
 }
 
 function targetOf(values: Values): Target {
-  const given = text(values, "url");
+  const urlOption = text(values, "url");
   const isLocal = values.local === true;
-  if (isLocal && given !== undefined) throw usage("--url and --local exclude each other");
-  const url = isLocal ? LOCAL : (given ?? process.env.SYNCGUARD_URL);
+  if (isLocal && urlOption !== undefined) throw usage("--url and --local exclude each other");
+  const url = isLocal ? LOCAL : (urlOption ?? process.env.SYNCGUARD_URL);
   // The file of this user would be as good as no lock at all to whoever meant another user's, or a server.
   if (url === undefined) {
     throw usage(
@@ -56,7 +56,7 @@ function targetOf(values: Values): Target {
       "--local excludes neither other users (sudo, cron) nor other machines",
     );
   }
-  const source = isLocal ? "--local" : given === undefined ? "SYNCGUARD_URL" : "--url";
+  const source = isLocal ? "--local" : urlOption === undefined ? "SYNCGUARD_URL" : "--url";
   if (url === LOCAL) {
     const path = embeddedPath();
     return {

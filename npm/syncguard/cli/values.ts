@@ -24,9 +24,9 @@ export function text(values: Values, name: string): string | undefined {
 
 /** The whole number that an option has. */
 export function readCount(values: Values, name: string, max: number): number | undefined {
-  const given = text(values, name);
-  if (given === undefined) return undefined;
-  const count = /^\d{1,9}$/.test(given) ? Number(given) : 0;
+  const value = text(values, name);
+  if (value === undefined) return undefined;
+  const count = /^\d{1,9}$/.test(value) ? Number(value) : 0;
   if (count < 1 || count > max) throw usage(`--${name} must be a whole number from 1 to ${max}`);
   return count;
 }

@@ -174,7 +174,7 @@ async function listen(backend: Backend): Promise<(() => Promise<Check>) | undefi
 }
 
 function roundTrip(roundTripsMs: number[]): Check {
-  const sorted = roundTripsMs.sort((one, other) => one - other);
+  const sorted = roundTripsMs.sort((a, b) => a - b);
   const medianMs = sorted[Math.floor(sorted.length / 2)] as number;
   const message = `median ${formatDuration(medianMs)}, longest ${formatDuration(sorted.at(-1) as number)}`;
   if (medianMs < SLOW_MS) return ok("round trip", message);

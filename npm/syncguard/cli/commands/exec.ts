@@ -156,8 +156,8 @@ function read({ values, operands }: Invocation): Settings {
     throw usage("--auto-extend and --no-auto-extend exclude each other");
   }
   const duration = (name: string, otherwise: number, from: typeof readDuration): number => {
-    const given = text(values, name);
-    return given === undefined ? otherwise : from(given, name);
+    const value = text(values, name);
+    return value === undefined ? otherwise : from(value, name);
   };
   const slots = readCount(values, "slots", constants.maxSlots);
   const take = readCount(values, "take", constants.maxClaims);

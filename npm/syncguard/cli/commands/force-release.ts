@@ -49,6 +49,6 @@ export const forceRelease: Command = {
 /** By the lock id that it has now, so that nobody loses the slot who takes it meanwhile. */
 async function freeSlot(backend: Backend, key: string, slot: number): Promise<ReleaseResult> {
   const slots = await slotsInUse(backend, normalizeAndValidateKey(key));
-  const lock = slots.find((one) => parted(one.key).slot === slot);
+  const lock = slots.find((record) => parted(record.key).slot === slot);
   return lock === undefined ? { ok: false } : await backend.release({ lockId: lock.lockId });
 }

@@ -54,9 +54,9 @@ export const list: Command = {
   },
 };
 
-function readLimit(given: string | undefined): number {
-  if (given === undefined) return DEFAULT_LIMIT;
-  const limit = /^\d{1,9}$/.test(given) ? Number(given) : 0;
+function readLimit(value: string | undefined): number {
+  if (value === undefined) return DEFAULT_LIMIT;
+  const limit = /^\d{1,9}$/.test(value) ? Number(value) : 0;
   if (limit < 1) throw usage("--limit must be a whole number from 1 on");
   return limit;
 }

@@ -74,9 +74,9 @@ function checkKind(before: Mark | null, due: string): void {
 }
 
 /** A period, as an option gives it. */
-export function readPeriod(given: string, option: string): string {
+export function readPeriod(period: string, option: string): string {
   try {
-    return readDue(given);
+    return readDue(period);
   } catch (error) {
     if (!(error instanceof LockError)) throw error;
     throw usage(`--${option}: ${error.message}`);

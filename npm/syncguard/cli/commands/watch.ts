@@ -32,9 +32,9 @@ export const watch: Command = {
   ],
   exits: [["0", "ended by Ctrl-C or SIGTERM, or because nobody reads the output"]],
   run: async (invocation) => {
-    const given = text(invocation.values, "interval");
+    const interval = text(invocation.values, "interval");
     const intervalMs =
-      given === undefined ? DEFAULT_INTERVAL_MS : readPositiveDuration(given, "interval");
+      interval === undefined ? DEFAULT_INTERVAL_MS : readPositiveDuration(interval, "interval");
     return await withBackend(
       invocation.values,
       invocation.out,
@@ -49,9 +49,9 @@ async function observe(
   { operands, out }: Invocation,
 ): Promise<number> {
   const key = operands[0] as string;
-  const told = new AbortController();
+  const stopping = new AbortController();
   const stop = (): void => {
-    told.abort();
+    stopping.abort();
   };
   process.on("SIGINT", stop).on("SIGTERM", stop);
   // Whoever reads may stop, as `head -1` does, long before there is anything to write that would fail.
@@ -60,7 +60,7 @@ async function observe(
     if (stdoutEnded.aborted || !stdoutHasReader()) stop();
   }, READER_INTERVAL_MS);
   const wakeUp = new WakeUp();
-  told.signal.addEventListener("abort", wakeUp.come);
+  stopping.signal.addEventListener("abort", wakeUp.come);
   const { watch } = await direct(backend)(key, undefined, async (store) =>
     Promise.resolve({ watch: store.watch(key) }),
   );
@@ -68,7 +68,7 @@ async function observe(
   const listen = async (): Promise<void> => {
     if (watch === undefined || isListening) return;
     isListening = true;
-    await watch(told.signal);
+    await watch(stopping.signal);
     isListening = false;
     wakeUp.come();
   };
@@ -76,19 +76,19 @@ async function observe(
     let before: ShownLock | undefined;
     let isFirst = true;
     let isReachable = true;
-    while (!told.signal.aborted) {
+    while (!stopping.signal.aborted) {
       // Asked for before the look: nothing can happen in between that is not told.
       void listen();
       let waitMs = intervalMs;
       try {
-        const info = await backend.lookup({ key, signal: told.signal });
+        const info = await backend.lookup({ key, signal: stopping.signal });
         const lock = info === null ? undefined : shownLock(ofLookup(info), false);
         if (!isReachable) out.note("the store answers again");
         isReachable = true;
         for (const change of changes(before, lock, isFirst)) report(change, out);
         [before, isFirst] = [lock, false];
       } catch (error) {
-        if (told.signal.aborted) break;
+        if (stopping.signal.aborted) break;
         // What is wrong from the start is no passing trouble.
         if (isFirst) throw error;
         if (isReachable) out.note(`${toCliError(error).message}: trying again`);
