@@ -36,8 +36,8 @@ function loadFirst(): unknown {
 }
 
 function candidates(names: readonly string[]): [string, () => unknown][] {
-  const given = process.env.SYNCGUARD_NATIVE_PATH;
-  if (given) return [[given, () => requireFile(given)]];
+  const path = process.env.SYNCGUARD_NATIVE_PATH;
+  if (path) return [[path, () => requireFile(path)]];
   return names.flatMap((name): [string, () => unknown][] => {
     const found: [string, () => unknown][] = [
       [`syncguard-${name}`, () => requirePackage(`syncguard-${name}`)],

@@ -16,11 +16,11 @@ export function readSignal(
   name = "signal",
 ): AbortSignal | undefined {
   if (signal === undefined || signal === null) return undefined;
-  const given = signal as Partial<AbortSignal>;
+  const candidate = signal as Partial<AbortSignal>;
   if (
-    typeof given.aborted !== "boolean" ||
-    typeof given.addEventListener !== "function" ||
-    typeof given.removeEventListener !== "function"
+    typeof candidate.aborted !== "boolean" ||
+    typeof candidate.addEventListener !== "function" ||
+    typeof candidate.removeEventListener !== "function"
   ) {
     throw new LockError("InvalidArgument", `${name} must be an AbortSignal`);
   }
@@ -161,10 +161,10 @@ export function checkAborted(signal?: AbortSignal): void {
  * ```
  */
 export async function delay(ms: number, signal?: AbortSignal): Promise<void> {
-  const given = readSignal(signal);
-  checkAborted(given);
+  const checkedSignal = readSignal(signal);
+  checkAborted(checkedSignal);
   await new Promise<void>((resolve) => {
-    const stop = given === undefined ? undefined : onAbort(given, end);
+    const stop = checkedSignal === undefined ? undefined : onAbort(checkedSignal, end);
     const timer = setTimeout(end, ms);
     function end(): void {
       clearTimeout(timer);
@@ -172,5 +172,5 @@ export async function delay(ms: number, signal?: AbortSignal): Promise<void> {
       resolve();
     }
   });
-  checkAborted(given);
+  checkAborted(checkedSignal);
 }

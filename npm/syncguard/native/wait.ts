@@ -28,19 +28,19 @@ export class Policy {
   /**
    * @throws LockError `InvalidArgument` that names the option
    */
-  static of(given: RetryOptions): Policy {
-    check(given);
-    return new Policy(given);
+  static of(options: RetryOptions): Policy {
+    check(options);
+    return new Policy(options);
   }
 
-  private constructor(given: RetryOptions) {
-    this.maxRetries = given.maxRetries;
-    this.retryDelayMs = given.retryDelayMs;
-    this.maxRetryDelayMs = given.maxRetryDelayMs;
-    this.timeoutMs = given.timeoutMs;
-    this.backoff = given.backoff;
-    this.jitter = given.jitter;
-    this.wait = given.wait ?? "notify";
+  private constructor(options: RetryOptions) {
+    this.maxRetries = options.maxRetries;
+    this.retryDelayMs = options.retryDelayMs;
+    this.maxRetryDelayMs = options.maxRetryDelayMs;
+    this.timeoutMs = options.timeoutMs;
+    this.backoff = options.backoff;
+    this.jitter = options.jitter;
+    this.wait = options.wait ?? "notify";
   }
 
   /** Whether it waits, and does not only try once. */
@@ -107,8 +107,8 @@ export type Wait = {
   lastMs: number | undefined;
 };
 
-function check(given: RetryOptions): void {
-  const { maxRetries, retryDelayMs, maxRetryDelayMs, timeoutMs, backoff, jitter, wait } = given;
+function check(options: RetryOptions): void {
+  const { maxRetries, retryDelayMs, maxRetryDelayMs, timeoutMs, backoff, jitter, wait } = options;
   if (typeof maxRetries !== "number") throw invalid("maxRetries must be a number");
   if (typeof retryDelayMs !== "number") throw invalid("retryDelayMs must be a number");
   if (typeof maxRetryDelayMs !== "number") throw invalid("maxRetryDelayMs must be a number");

@@ -81,8 +81,8 @@ function sourceOf(holder: object, name: string): string {
 }
 
 /** The text of a function, or of that which it observes. */
-export function sourceOfFunction(given: unknown): string {
-  const value = observed(given);
+export function sourceOfFunction(fn: unknown): string {
+  const value = observed(fn);
   return typeof value === "function" ? Function.prototype.toString.call(value) : "";
 }
 
@@ -92,8 +92,8 @@ type Wrapper = { __original?: unknown; __wrapped?: unknown };
  * The function beneath the wrappers of tracing agents, which watch calls and change nothing. OpenTelemetry's and those of
  * the package shimmer keep it as `__original`; Datadog's inherit from it.
  */
-function observed(given: unknown): unknown {
-  let value = given;
+function observed(fn: unknown): unknown {
+  let value = fn;
   for (let wrappers = 0; wrappers < MOST_WRAPPERS && typeof value === "function"; wrappers += 1) {
     const { __original: original, __wrapped: isWrapped } = value as Wrapper;
     const isMarked = Object.hasOwn(value, "__original") && isWrapped === true;

@@ -3,7 +3,7 @@
 import { invalid } from "./validation.js";
 
 /**
- * Refuses members of `given` that are not in `known`, and names the one that was probably meant. Members that are
+ * Refuses members of `options` that are not in `known`, and names the one that was probably meant. Members that are
  * `undefined` count as absent.
  *
  * @param what - what a member is called in the message, such as "Redis backend option"
@@ -11,14 +11,14 @@ import { invalid } from "./validation.js";
  * @throws LockError `InvalidArgument`
  */
 export function checkKnownOptions(
-  given: object,
+  options: object,
   known: readonly string[],
   what: string,
   foreign: Readonly<Record<string, string>> = {},
 ): void {
-  for (const [name, value] of Object.entries(given) as [string, unknown][]) {
+  for (const [name, value] of Object.entries(options) as [string, unknown][]) {
     if (value === undefined || known.includes(name)) continue;
-    const own = Object.fromEntries(known.map((one) => [one, one]));
+    const own = Object.fromEntries(known.map((option) => [option, option]));
     const near = meant(name, { ...foreign, ...own });
     throw invalid(
       `${shown(name)} is not a ${what}${near === undefined ? "" : `: did you mean ${near}?`}`,
@@ -56,7 +56,7 @@ export function nearest(name: string, known: readonly string[]): string | undefi
   return known
     .map((candidate) => ({ candidate, edits: distance(plain(name), plain(candidate)) }))
     .filter(({ candidate, edits }) => edits <= most(candidate))
-    .sort((one, other) => one.edits - other.edits)[0]?.candidate;
+    .sort((a, b) => a.edits - b.edits)[0]?.candidate;
 }
 
 /** The name without what differs between naming styles, so that `table_name` equals `tableName`. */
@@ -70,14 +70,14 @@ export function shown(name: string, otherwise = "a name that is given"): string 
 }
 
 /** The edit distance: how many letters have to be inserted, removed, replaced or swapped with their neighbour. */
-function distance(one: string, other: string): number {
+function distance(word: string, other: string): number {
   const rows = [Array.from({ length: other.length + 1 }, (_, column) => column)];
-  for (let row = 1; row <= one.length; row += 1) {
+  for (let row = 1; row <= word.length; row += 1) {
     const above = rows[row - 1] as number[];
     const current = [row];
     for (let column = 1; column <= other.length; column += 1) {
-      const same = one[row - 1] === other[column - 1];
-      const swapped = one[row - 1] === other[column - 2] && one[row - 2] === other[column - 1];
+      const same = word[row - 1] === other[column - 1];
+      const swapped = word[row - 1] === other[column - 2] && word[row - 2] === other[column - 1];
       current[column] = Math.min(
         (above[column] as number) + 1,
         (current[column - 1] as number) + 1,
@@ -87,5 +87,5 @@ function distance(one: string, other: string): number {
     }
     rows.push(current);
   }
-  return (rows[one.length] as number[])[other.length] as number;
+  return (rows[word.length] as number[])[other.length] as number;
 }

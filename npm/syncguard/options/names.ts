@@ -37,14 +37,14 @@ export const WAITING = [
 ] as const;
 
 /**
- * Refuses members of `given` that are no options.
+ * Refuses members of `options` that are no options.
  *
  * @throws LockError `InvalidArgument` that names the option that was probably meant
  */
-export function refuseUnknown(given: object, names: OptionNames): void {
+export function refuseUnknown(options: object, names: OptionNames): void {
   // Every call of `backend.lock()` comes through here, so this allocates nothing for known names.
-  for (const name in given) {
-    if (names.quiet.has(name) || (given as Record<string, unknown>)[name] === undefined) continue;
+  for (const name in options) {
+    if (names.quiet.has(name) || (options as Record<string, unknown>)[name] === undefined) continue;
     throw invalid(complaint(name, names, ""));
   }
 }
@@ -53,19 +53,19 @@ export function refuseUnknown(given: object, names: OptionNames): void {
 const MOST_NAMES = 200;
 
 /**
- * Warns once about each member of `given` that is no option: for functions that SyncGuard 2 had, which ignored them. In
+ * Warns once about each member of `options` that is no option: for functions that SyncGuard 2 had, which ignored them. In
  * production, too, because a lock with another TTL than its author believes is found nowhere else.
  */
-export function warnOfUnknown(given: object, names: OptionNames): void {
+export function warnOfUnknown(options: object, names: OptionNames): void {
   // Every call of `lock()` comes through here, so this allocates nothing for known names.
-  for (const name in given) {
-    if (!names.quiet.has(name)) warn(name, given, names);
+  for (const name in options) {
+    if (!names.quiet.has(name)) warn(name, options, names);
   }
 }
 
-function warn(name: string, given: object, names: OptionNames): void {
+function warn(name: string, options: object, names: OptionNames): void {
   const { quiet } = names;
-  if ((given as Record<string, unknown>)[name] === undefined || quiet.size >= MOST_NAMES) return;
+  if ((options as Record<string, unknown>)[name] === undefined || quiet.size >= MOST_NAMES) return;
   quiet.add(name);
   process.emitWarning(complaint(name, names, ", which is ignored"), {
     type: "SyncGuardWarning",

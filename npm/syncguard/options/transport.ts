@@ -13,7 +13,7 @@ export type Ways<Client, Options, Settings> = {
   readonly clients: string;
   readonly isClient: (value: unknown) => value is Client;
   /** The settings that a URL or options say. */
-  readonly readConnection: (given: Options) => Settings;
+  readonly readConnection: (options: Options) => Settings;
   /** Those of a client, or the name of the setting that makes an equivalent connection impossible. */
   readonly readClient: (client: Client) => NoInfer<Settings> | { readonly obstacle: string };
   /** Opens the store over a connection of its own, with the settings of `client` if there is one. */
@@ -29,7 +29,7 @@ export type Ways<Client, Options, Settings> = {
  * @throws LockError `InvalidArgument`
  */
 export function openOn<Client extends object, Options, Settings extends object>(
-  given: Client | Options,
+  clientOrOptions: Client | Options,
   transport: BackendTransport["way"] | undefined,
   {
     name,
@@ -49,16 +49,17 @@ export function openOn<Client extends object, Options, Settings extends object>(
     store: drive(client),
     transport: tellTransport(name, "client", reason),
   });
-  if (!isClient(given)) {
+  if (!isClient(clientOrOptions)) {
     if (transport === "client") throw invalid(`transport "client" needs ${clients}`);
-    return native(GIVEN, readConnection(given));
+    return native(GIVEN, readConnection(clientOrOptions));
   }
-  if (transport === "client") return through(given, 'transport is "client"');
-  const reading = readClient(given);
-  if (!("obstacle" in reading)) return native("the settings read from the client", reading, given);
+  if (transport === "client") return through(clientOrOptions, 'transport is "client"');
+  const reading = readClient(clientOrOptions);
+  if (!("obstacle" in reading))
+    return native("the settings read from the client", reading, clientOrOptions);
   const lacks = `cannot take over ${reading.obstacle} of the client`;
   if (transport === "native") throw invalid(`transport "native" ${lacks}`);
-  return through(given, `a connection of its own ${lacks}`);
+  return through(clientOrOptions, `a connection of its own ${lacks}`);
 }
 
 export const GIVEN = "the URL or options that were given";

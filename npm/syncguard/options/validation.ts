@@ -18,8 +18,8 @@ export function checkFunction(value: unknown, name: string): void {
 }
 
 /** Refuses what should be a client, a URL or options: most often it is a variable of the environment that is not set. */
-export function notAClient(rule: string, given: unknown): LockError {
-  const nothing = given === undefined ? "undefined" : given === "" && "empty";
+export function notAClient(rule: string, value: unknown): LockError {
+  const nothing = value === undefined ? "undefined" : value === "" && "empty";
   return invalid(nothing ? `${rule}; it is ${nothing}: is its variable set?` : rule);
 }
 
@@ -34,8 +34,8 @@ export function checkObject(value: unknown, name: string): asserts value is obje
 export function withoutNulls<Options extends object>(options: Options): Options {
   if ((options as unknown) === null) return {} as Options;
   checkObject(options, "options");
-  const given = Object.entries(options).filter(([, value]) => value !== null);
-  return Object.fromEntries(given) as Options;
+  const entries = Object.entries(options).filter(([, value]) => value !== null);
+  return Object.fromEntries(entries) as Options;
 }
 
 /** Copies the options of these names that are given. The compiler knows each: a spread would take unknown names along. */
