@@ -70,15 +70,17 @@ export function createFirestoreBackend(
   db: FirestoreClient | FirestoreConnectionOptions = {},
   options: FirestoreBackendOptions = {},
 ): SyncGuardBackend<FirestoreCapabilities> {
-  const given = withoutNulls(options);
-  checkOptions(given);
-  checkDisposal(given);
-  const locks = copyGiven<FirestoreLockOptions>({}, given, ...LOCK_OPTIONS);
+  const backendOptions = withoutNulls(options);
+  checkOptions(backendOptions);
+  checkDisposal(backendOptions);
+  const locks = copyGiven<FirestoreLockOptions>({}, backendOptions, ...LOCK_OPTIONS);
   const clockSkew = new ClockSkew();
-  const { store, transport } = openOn(db, given.transport, {
+  const { store, transport } = openOn(db, backendOptions.transport, {
     ...{ name: "Firestore", isClient, readClient },
     clients: "a client with runTransaction() and collection()",
-    readConnection: (one: FirestoreConnectionOptions) => ({ settings: readConnection(one) }),
+    readConnection: (connection: FirestoreConnectionOptions) => ({
+      settings: readConnection(connection),
+    }),
     connect: (reading, client) => {
       const settings = withNodeRoots(reading.settings);
       const connection =
@@ -87,7 +89,7 @@ export function createFirestoreBackend(
     },
     drive: (client) => openFirestoreOverClient(driveClient(client, clockSkew), locks),
   });
-  return createBackend(store, given, transport, guarding(given), clockSkew);
+  return createBackend(store, backendOptions, transport, guarding(backendOptions), clockSkew);
 }
 
 /** Adds the authorities that Node trusts, if there is TLS. */

@@ -49,9 +49,9 @@ export function readClient(client: FirestoreClient): Reading {
   return readSettings({ ...settings, projectId, databaseId });
 }
 
-function readSettings(given: Readonly<Record<string, unknown>>): Reading {
+function readSettings(clientSettings: Readonly<Record<string, unknown>>): Reading {
   const settings: FirestoreSettings = {};
-  const { projectId, databaseId, credentials, keyFilename, ssl, ...rest } = given;
+  const { projectId, databaseId, credentials, keyFilename, ssl, ...rest } = clientSettings;
   const { servicePath, apiEndpoint, port, preferRest, ...others } = rest;
   const texts = { projectId, databaseId, keyFilename };
   for (const [name, text] of Object.entries(texts) as [keyof typeof texts, unknown][]) {

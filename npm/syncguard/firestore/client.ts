@@ -231,7 +231,7 @@ function serverTime(
 ): ServerTime | undefined {
   // Measured after our own clock was read: a pause in between makes the difference less certain, not more.
   const waitedMs = Math.max(0, performance.now() - sentMs);
-  const times = found.map((one) => one?.readTime?.toMillis?.());
+  const times = found.map((snapshot) => snapshot?.readTime?.toMillis?.());
   const timeMs = Math.max(...times.map((ms) => (typeof ms === "number" ? ms : Number.NaN)));
   return Number.isFinite(timeMs) ? { timeMs, ownMs, waitedMs } : undefined;
 }

@@ -29,11 +29,11 @@ const FOREIGN: Readonly<Record<string, string>> = {
  *
  * @throws LockError `InvalidArgument` that names the option
  */
-export function readConnection(given: unknown): FirestoreSettings {
-  if (typeof given !== "object" || given === null || Array.isArray(given)) {
+export function readConnection(connection: unknown): FirestoreSettings {
+  if (typeof connection !== "object" || connection === null || Array.isArray(connection)) {
     throw invalid("db must be a Firestore client or connection options");
   }
-  const options = withoutNulls(given);
+  const options = withoutNulls(connection);
   checkKnownOptions(options, Object.keys(TYPES), "connection option", FOREIGN);
   const settings: Partial<Record<keyof FirestoreSettings, unknown>> = {};
   for (const [name, value] of Object.entries(options) as [keyof typeof TYPES, unknown][]) {

@@ -60,11 +60,11 @@ export function createPostgresBackend(
   sql: PostgresClient | string | PostgresConnectionOptions,
   options: PostgresBackendOptions = {},
 ): SyncGuardBackend<PostgresCapabilities> {
-  const given = withoutNulls(options);
-  checkOptions(given);
-  checkDisposal(given);
-  const { store, transport } = open(sql, given);
-  return createBackend(store, given, transport, guarding(store));
+  const backendOptions = withoutNulls(options);
+  checkOptions(backendOptions);
+  checkDisposal(backendOptions);
+  const { store, transport } = open(sql, backendOptions);
+  return createBackend(store, backendOptions, transport, guarding(store));
 }
 
 /** The default backend on PostgreSQL, which is given only a URL. It creates missing tables at their first use. */
@@ -101,9 +101,9 @@ export async function setupSchema(
   sql: PostgresClient | string | PostgresConnectionOptions,
   options: PostgresSchemaOptions = {},
 ): Promise<void> {
-  const given = withoutNulls(options);
-  checkOptions(given);
-  const { store } = open(sql, given);
+  const schemaOptions = withoutNulls(options);
+  checkOptions(schemaOptions);
+  const { store } = open(sql, schemaOptions);
   try {
     await store.setupSchema();
   } finally {
@@ -136,10 +136,10 @@ const connectionOf = shareConnections(
 function connectNatively(
   target: Target,
   locks: PostgresLockOptions,
-  given: PostgresBackendOptions,
+  options: PostgresBackendOptions,
   client?: PostgresClient,
 ): Store {
-  const settings = copyGiven(withOptions(target.connection, given), locks, "operationTimeoutMs");
+  const settings = copyGiven(withOptions(target.connection, options), locks, "operationTimeoutMs");
   const { password } = target;
   if (password !== undefined) settings.needsLogin = true;
   if (client !== undefined) return openPostgres(connectionOf(client, { settings, locks }), locks);

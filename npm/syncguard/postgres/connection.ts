@@ -56,22 +56,23 @@ const FOREIGN: Readonly<Record<string, string>> = {
  *
  * @throws LockError `InvalidArgument` that names the option
  */
-export function readConnection(given: unknown): Target {
-  if (typeof given === "string" && given !== "") return { connection: { url: withScheme(given) } };
-  if (typeof given !== "object" || given === null || Array.isArray(given)) {
+export function readConnection(connection: unknown): Target {
+  if (typeof connection === "string" && connection !== "")
+    return { connection: { url: withScheme(connection) } };
+  if (typeof connection !== "object" || connection === null || Array.isArray(connection)) {
     throw notAClient(
       "sql must be a postgres.js or pg client, a postgres:// URL or connection options",
-      given,
+      connection,
     );
   }
   const target: Target = { connection: {} };
-  for (const [name, value] of Object.entries(given) as [string, unknown][]) {
+  for (const [name, value] of Object.entries(connection) as [string, unknown][]) {
     // `null` counts as not given.
     if (value === undefined || value === null) continue;
     checkKnownOptions({ [name]: value }, Object.keys(READERS), "connection option", FOREIGN);
     READERS[name as keyof PostgresConnectionOptions](value, target, name);
   }
-  const { host, port, path } = given as PostgresConnectionOptions;
+  const { host, port, path } = connection as PostgresConnectionOptions;
   const hosts = readHosts(host, port, path);
   if (hosts !== undefined) target.connection.hosts = hosts;
   return target;

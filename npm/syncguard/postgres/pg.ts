@@ -38,9 +38,9 @@ export function readPgPool(pool: Fields): Reading {
 
 /** Reads `client.connectionParameters`, where pg has resolved URL, options and variables. */
 export function readPgClient(client: Fields): Reading {
-  const given = client.connectionParameters as Fields;
-  const { host, port, user, database, replication, sslnegotiation } = given;
-  if (!hasOwnSocket(client, given)) return { obstacle: "the stream" };
+  const connectionParameters = client.connectionParameters as Fields;
+  const { host, port, user, database, replication, sslnegotiation } = connectionParameters;
+  if (!hasOwnSocket(client, connectionParameters)) return { obstacle: "the stream" };
   if (isGiven(replication)) return { obstacle: "replication" };
   if (isGiven(sslnegotiation) && sslnegotiation !== "postgres") {
     return { obstacle: "sslnegotiation" };
@@ -55,13 +55,13 @@ export function readPgClient(client: Fields): Reading {
   const target: Target = { connection };
 
   const obstacle =
-    readPassword(given, target) ??
-    readSsl(given.ssl, host, connection) ??
-    readSession(given, connection);
+    readPassword(connectionParameters, target) ??
+    readSsl(connectionParameters.ssl, host, connection) ??
+    readSession(connectionParameters, connection);
   if (obstacle !== undefined) return { obstacle };
 
   const { _connectionTimeoutMillis: connectMs } = client;
-  const { connect_timeout, query_timeout } = given;
+  const { connect_timeout, query_timeout } = connectionParameters;
   if (isPositive(connectMs)) connection.connectTimeoutMs = connectMs;
   else if (toNumber(connect_timeout) > 0)
     connection.connectTimeoutMs = toNumber(connect_timeout) * 1000;
@@ -78,10 +78,10 @@ function hasOwnSocket({ connection }: Fields, { ssl }: Fields): boolean {
   return Object.getPrototypeOf(stream) === Socket.prototype;
 }
 
-function readPassword(given: Fields, target: Target): string | undefined {
-  const { password } = given;
+function readPassword(connectionParameters: Fields, target: Target): string | undefined {
+  const { password } = connectionParameters;
   if (typeof password === "function") {
-    target.password = () => (password as (parameters: unknown) => unknown)(given);
+    target.password = () => (password as (parameters: unknown) => unknown)(connectionParameters);
   } else if (typeof password === "string") target.connection.password = password;
   else if (hasPasswordFile()) return "the password file";
   return undefined;
@@ -111,14 +111,17 @@ function readSsl(ssl: unknown, host: string, connection: PostgresSettings): stri
   return undefined;
 }
 
-function readSession(given: Fields, connection: PostgresSettings): string | undefined {
-  const { application_name, fallback_application_name, options } = given;
+function readSession(
+  connectionParameters: Fields,
+  connection: PostgresSettings,
+): string | undefined {
+  const { application_name, fallback_application_name, options } = connectionParameters;
   const name = application_name || fallback_application_name;
   if (typeof name === "string") connection.applicationName = name;
   if (typeof options === "string") connection.options = options;
   const settings: Record<string, unknown> = {};
   for (const name of ["statement_timeout", "lock_timeout", "idle_in_transaction_session_timeout"]) {
-    if (given[name]) settings[name] = given[name];
+    if (connectionParameters[name]) settings[name] = connectionParameters[name];
   }
   const parameters = readParameters(settings);
   if (parameters === undefined) return "the session's timeouts";

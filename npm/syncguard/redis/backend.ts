@@ -57,16 +57,19 @@ export function createRedisBackend(
   client: RedisClient | string | RedisConnectionOptions,
   options: RedisBackendOptions = {},
 ): SyncGuardBackend<RedisCapabilities> {
-  const given = withoutNulls(options);
-  checkOptions(given);
-  checkDisposal(given);
-  const { store, transport } = openOn(client, given.transport, {
+  const backendOptions = withoutNulls(options);
+  checkOptions(backendOptions);
+  checkDisposal(backendOptions);
+  const { store, transport } = openOn(client, backendOptions.transport, {
     ...{ name: "Redis", clients: "a client with eval()", isClient, readClient },
-    readConnection: (one: string | RedisConnectionOptions) => ({ settings: readConnection(one) }),
-    connect: ({ settings }, own) => connectNatively(settings, given, own),
-    drive: (own) => openRedisOverClient(runOnClient(own), traitsOf(own), lockSettings(given)),
+    readConnection: (connection: string | RedisConnectionOptions) => ({
+      settings: readConnection(connection),
+    }),
+    connect: ({ settings }, own) => connectNatively(settings, backendOptions, own),
+    drive: (own) =>
+      openRedisOverClient(runOnClient(own), traitsOf(own), lockSettings(backendOptions)),
   });
-  return createBackend(store, given, transport, scripting);
+  return createBackend(store, backendOptions, transport, scripting);
 }
 
 function connectNatively(

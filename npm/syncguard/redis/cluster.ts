@@ -79,8 +79,8 @@ function readIoredisCluster(startupNodes: unknown, options: Options): Reading {
 function ofIoredisNode(node: unknown): Options | undefined {
   if (typeof node === "object" && node !== null) {
     // A cluster has no other database than 0, so that ioredis takes no notice of this one.
-    const given = Object.entries(node).filter(([name, value]) => name !== "db" && isGiven(value));
-    return Object.fromEntries(given);
+    const entries = Object.entries(node).filter(([name, value]) => name !== "db" && isGiven(value));
+    return Object.fromEntries(entries);
   }
   if (typeof node === "number" || /^\d+$/.test(String(node))) return { port: Number(node) };
   if (typeof node !== "string" || node.startsWith("/")) return undefined;

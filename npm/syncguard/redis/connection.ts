@@ -49,29 +49,29 @@ const FOREIGN: Readonly<Record<string, string>> = {
  *
  * @throws LockError `InvalidArgument` that names the option
  */
-export function readConnection(given: unknown): RedisSettings {
-  if (typeof given === "string" && given !== "") return { url: given };
-  if (typeof given !== "object" || given === null || Array.isArray(given)) {
+export function readConnection(connection: unknown): RedisSettings {
+  if (typeof connection === "string" && connection !== "") return { url: connection };
+  if (typeof connection !== "object" || connection === null || Array.isArray(connection)) {
     throw notAClient(
       "client must be a Redis client with eval(), a URL or connection options",
-      given,
+      connection,
     );
   }
-  const { customCommand, invokeScript } = given as Record<string, unknown>;
+  const { customCommand, invokeScript } = connection as Record<string, unknown>;
   if (typeof customCommand === "function" && typeof invokeScript === "function") {
     throw invalid(
       "client is one of Valkey GLIDE, whose connection cannot be used: pass its URL or connection options, such as " +
         '{ host, port, username, password, tls }, or { nodes } for a cluster (docs/redis.md, "Transports")',
     );
   }
-  if ((given as Record<string, unknown>).keyPrefix !== undefined) {
+  if ((connection as Record<string, unknown>).keyPrefix !== undefined) {
     throw invalid(
       "keyPrefix belongs to the backend's options; the option of ioredis is clientKeyPrefix here",
     );
   }
-  checkKnownOptions(given, Object.keys(TYPES), "Redis connection option", FOREIGN);
+  checkKnownOptions(connection, Object.keys(TYPES), "Redis connection option", FOREIGN);
   const settings: Partial<Record<keyof RedisSettings, unknown>> = {};
-  for (const [key, option] of Object.entries(given) as [keyof typeof TYPES, unknown][]) {
+  for (const [key, option] of Object.entries(connection) as [keyof typeof TYPES, unknown][]) {
     // The options are those of ioredis, which also uses null for what is not given.
     if (option === undefined || option === null) continue;
     const value = readOption(key, option);

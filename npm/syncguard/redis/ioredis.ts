@@ -25,13 +25,13 @@ const SENTINEL_TEXTS = [
 
 /** Reads `client.options`. Settings for retries and queues are not carried over: the native connection has its own rules. */
 export function readIoredis(options: object): Reading {
-  const given = options as Record<string, unknown>;
-  if (isGiven(given.Connector)) return { obstacle: "the Connector" };
+  const fields = options as Record<string, unknown>;
+  if (isGiven(fields.Connector)) return { obstacle: "the Connector" };
   const settings: RedisSettings = {};
-  const bySentinel = Array.isArray(given.sentinels) && given.sentinels.length > 0;
+  const bySentinel = Array.isArray(fields.sentinels) && fields.sentinels.length > 0;
 
   for (const [theirs, ours] of [...TEXTS, ...(bySentinel ? SENTINEL_TEXTS : [])]) {
-    const value = given[theirs];
+    const value = fields[theirs];
     if (!isGiven(value) || value === "") continue;
     if (typeof value !== "string") return { obstacle: theirs };
     settings[ours] = value;
@@ -39,19 +39,19 @@ export function readIoredis(options: object): Reading {
   // Without a password ioredis does not log in.
   if (settings.password === undefined) delete settings.username;
 
-  if (isGiven(given.port)) settings.port = toNumber(given.port);
-  if (isGiven(given.db)) {
-    const db = toNumber(given.db);
+  if (isGiven(fields.port)) settings.port = toNumber(fields.port);
+  if (isGiven(fields.db)) {
+    const db = toNumber(fields.db);
     if (!(db <= 255)) return { obstacle: "db" };
     settings.db = db;
   }
   // For timeouts, 0 means none in ioredis.
-  if (isPositive(given.connectTimeout)) settings.connectTimeoutMs = given.connectTimeout;
-  if (isPositive(given.commandTimeout)) settings.operationTimeoutMs = given.commandTimeout;
+  if (isPositive(fields.connectTimeout)) settings.connectTimeoutMs = fields.connectTimeout;
+  if (isPositive(fields.commandTimeout)) settings.operationTimeoutMs = fields.commandTimeout;
 
-  if (bySentinel) return readSentinels(given, settings);
-  if (isGiven(given.tls) && given.tls !== false) {
-    const reading = readTls(given.tls);
+  if (bySentinel) return readSentinels(fields, settings);
+  if (isGiven(fields.tls) && fields.tls !== false) {
+    const reading = readTls(fields.tls);
     if ("obstacle" in reading) return reading;
     if (settings.path !== undefined) return { obstacle: "tls over path" };
     settings.tls = reading.tls;
@@ -59,20 +59,20 @@ export function readIoredis(options: object): Reading {
   return { settings };
 }
 
-function readSentinels(given: Record<string, unknown>, settings: RedisSettings): Reading {
-  const nodes = readNodes(given.sentinels);
+function readSentinels(fields: Record<string, unknown>, settings: RedisSettings): Reading {
+  const nodes = readNodes(fields.sentinels);
   if (nodes === undefined) return { obstacle: "sentinels" };
   settings.sentinels = nodes;
   delete settings.host;
   delete settings.port;
   delete settings.path;
-  if (isGiven(given.role) && given.role !== "master") return { obstacle: "role" };
+  if (isGiven(fields.role) && fields.role !== "master") return { obstacle: "role" };
   for (const name of ["natMap", "preferredSlaves"]) {
-    if (isGiven(given[name])) return { obstacle: name };
+    if (isGiven(fields[name])) return { obstacle: name };
   }
   // The native connection uses the same TLS settings for the server and the Sentinels.
-  const server = given.enableTLSForSentinelMode === true ? given.tls : undefined;
-  const sentinel = given.sentinelTLS;
+  const server = fields.enableTLSForSentinelMode === true ? fields.tls : undefined;
+  const sentinel = fields.sentinelTLS;
   if (!isGiven(server) && !isGiven(sentinel)) return { settings };
   if (!isDeepStrictEqual(server, sentinel)) return { obstacle: "sentinelTLS beside another tls" };
   const reading = readTls(server);

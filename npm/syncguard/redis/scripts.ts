@@ -22,12 +22,12 @@ async function runScript(
   lease: Lease,
   direct: DirectAccess,
   script: string,
-  given: RedisEvalOptions | null | undefined,
+  optionsOrNull: RedisEvalOptions | null | undefined,
 ): Promise<RedisReply> {
   const { key } = lease;
   try {
     checkText(script, "script");
-    const options = given ?? {};
+    const options = optionsOrNull ?? {};
     checkObject(options, "options");
     refuseUnknown(options, OPTIONS);
     const keys = listOf(options.keys, "keys", text);
@@ -64,12 +64,12 @@ function replyOf(raw: RawReply): RedisReply {
 function listOf(
   list: unknown,
   name: string,
-  read: (one: unknown, name: string) => string,
+  read: (item: unknown, name: string) => string,
 ): string[] {
   if (list === undefined || list === null) return [];
   if (!Array.isArray(list)) throw invalid(`${name} must be an array`);
   // `map` leaves holes out.
-  return Array.from(list, (one: unknown, place) => read(one, `${name}[${place}]`));
+  return Array.from(list, (item: unknown, place) => read(item, `${name}[${place}]`));
 }
 
 function text(value: unknown, name: string): string {
