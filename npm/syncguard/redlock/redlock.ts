@@ -34,7 +34,7 @@ const NO_QUORUM = "The operation was unable to achieve a quorum during its retry
 const LEAST_DRIFT_MS = 2;
 
 /** Locks whose loss an event has told. */
-const told = new WeakSet<Lock>();
+const reportedLosses = new WeakSet<Lock>();
 
 /** The routine of `using`. */
 type Routine<T> = (signal: RedlockAbortSignal) => Promise<T>;
@@ -250,7 +250,7 @@ export class Redlock extends EventEmitter {
     try {
       if (!(await this.#backend.release(idsOf(lock))).ok) throw gone();
     } catch (error) {
-      throw this.#failed(lock.resources, error, told.has(lock));
+      throw this.#failed(lock.resources, error, reportedLosses.has(lock));
     }
     return { attempts: this.#agreed() };
   }
@@ -334,7 +334,7 @@ export class Redlock extends EventEmitter {
     let failure: Error | undefined;
     /** The error for a lock that is lost, of which one event tells. */
     const lose = (error: unknown): Error => {
-      if (kept !== undefined) told.add(kept.current());
+      if (kept !== undefined) reportedLosses.add(kept.current());
       return (failure ??= this.#failed(resources, error));
     };
     const extended: Extended = { taken: [], onLost: lose };
@@ -346,7 +346,7 @@ export class Redlock extends EventEmitter {
     const { lease, current, stop } = (kept = keep(lock, duration, everyMs, extended));
     const release = async (): Promise<void> => {
       stop();
-      if (failure !== undefined) told.add(current());
+      if (failure !== undefined) reportedLosses.add(current());
       await current()
         .release()
         .catch((error: unknown) => {

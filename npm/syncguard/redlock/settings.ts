@@ -29,20 +29,20 @@ const SHORTEST_MS = 100;
  * @throws LockError `InvalidArgument` that names the setting
  */
 export function readSettings(
-  given: RedlockSettings | null | undefined,
+  overrides: RedlockSettings | null | undefined,
   base: Settings = DEFAULTS,
 ): Settings {
-  if (given === undefined || given === null) return base;
-  checkObject(given, "settings");
-  warnOfUnknown(given, OPTIONS);
-  checkBooleans({ firstClientOnly: given.firstClientOnly ?? undefined });
+  if (overrides === undefined || overrides === null) return base;
+  checkObject(overrides, "settings");
+  warnOfUnknown(overrides, OPTIONS);
+  checkBooleans({ firstClientOnly: overrides.firstClientOnly ?? undefined });
   const settings: Settings = {
-    driftFactor: numberOf(given, "driftFactor") ?? base.driftFactor,
-    retryCount: numberOf(given, "retryCount") ?? base.retryCount,
-    retryDelay: numberOf(given, "retryDelay") ?? base.retryDelay,
-    retryJitter: numberOf(given, "retryJitter") ?? base.retryJitter,
+    driftFactor: numberOf(overrides, "driftFactor") ?? base.driftFactor,
+    retryCount: numberOf(overrides, "retryCount") ?? base.retryCount,
+    retryDelay: numberOf(overrides, "retryDelay") ?? base.retryDelay,
+    retryJitter: numberOf(overrides, "retryJitter") ?? base.retryJitter,
     automaticExtensionThreshold:
-      numberOf(given, "automaticExtensionThreshold") ?? base.automaticExtensionThreshold,
+      numberOf(overrides, "automaticExtensionThreshold") ?? base.automaticExtensionThreshold,
   };
   const { retryCount } = settings;
   if (!(retryCount >= -1 && (retryCount === Infinity || Number.isInteger(retryCount)))) {
@@ -61,8 +61,8 @@ export function readSettings(
 const ignored = new Set<string>();
 
 /** redlock takes only numbers for settings: a text, as of the environment, is as if it were not there. This says so, once. */
-function numberOf(given: RedlockSettings, name: keyof Settings): number | undefined {
-  const value: unknown = given[name];
+function numberOf(settings: RedlockSettings, name: keyof Settings): number | undefined {
+  const value: unknown = settings[name];
   if (typeof value === "number") return value;
   if (value !== undefined && value !== null && !ignored.has(name)) {
     ignored.add(name);
@@ -167,9 +167,9 @@ export function idsOf({ value }: { readonly value: unknown }): LocksOp {
 
 /** Refuses what would be other scripts. redlock leaves everything alone that is no function. */
 export function checkScripts(scripts: unknown): void {
-  const given = (scripts ?? {}) as Record<string, unknown>;
+  const members = (scripts ?? {}) as Record<string, unknown>;
   for (const name of ["acquireScript", "extendScript", "releaseScript"]) {
-    if (typeof given[name] === "function") throw invalid(`scripts cannot be replaced: ${name}`);
+    if (typeof members[name] === "function") throw invalid(`scripts cannot be replaced: ${name}`);
   }
 }
 
@@ -178,8 +178,8 @@ export function onlyClient(
   clients: Iterable<Client>,
   settings: RedlockSettings | null | undefined,
 ): Client {
-  const given = clients as Partial<Iterable<Client>> | null | undefined;
-  if (typeof clients === "string" || typeof given?.[Symbol.iterator] !== "function") {
+  const iterable = clients as Partial<Iterable<Client>> | null | undefined;
+  if (typeof clients === "string" || typeof iterable?.[Symbol.iterator] !== "function") {
     throw invalid("clients must be an array with one client");
   }
   const [first, ...others] = clients;
