@@ -78,9 +78,9 @@ export function instrument<C extends BackendCapabilities>(
 ): LockBackend<C> {
   checkBackend(backend);
   checkObject(options, "options");
-  const given = withoutNulls(options);
-  refuseUnknown(given, OPTIONS);
-  const { meterProvider, tracerProvider, keyHashes } = given;
+  const instrumentOptions = withoutNulls(options);
+  refuseUnknown(instrumentOptions, OPTIONS);
+  const { meterProvider, tracerProvider, keyHashes } = instrumentOptions;
   checkBooleans({ keyHashes });
   if (meterProvider !== undefined && typeof meterProvider.getMeter !== "function") {
     throw invalid("meterProvider must be a MeterProvider");

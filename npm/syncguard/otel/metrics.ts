@@ -36,7 +36,7 @@ function countLocks(
     const options = { description: "Locks that this process holds now", unit: "{lock}" };
     meter.createObservableUpDownCounter("syncguard.locks", options).addCallback((result) => {
       for (const [name, those] of backends) {
-        const held = [...those].flatMap((one) => one.held());
+        const held = [...those].flatMap((backendGrants) => backendGrants.held());
         const count = held.reduce((sum, { keys }) => sum + keys.length, 0);
         result.observe(count, attributesOfBackend(name));
       }
@@ -52,14 +52,16 @@ function countLocks(
 /** Counts the slots among those locks, of backends that have held one. */
 function countSlots(meter: Meter, backends: Counted): void {
   const options = { description: "Slots of keys that this process holds now", unit: "{slot}" };
-  const told = new Set<string>();
+  const reportedNames = new Set<string>();
   meter.createObservableUpDownCounter("syncguard.slots", options).addCallback((result) => {
     for (const [name, those] of backends) {
-      const locks = [...those].flatMap((one) => one.held()).flatMap((lease) => lease.left ?? []);
+      const locks = [...those]
+        .flatMap((backendGrants) => backendGrants.held())
+        .flatMap((lease) => lease.left ?? []);
       const count = locks.filter(({ slot }) => slot !== null).length;
-      if (count > 0) told.add(name);
+      if (count > 0) reportedNames.add(name);
       // Who uses none is not told of any; who has used one is told of 0.
-      if (told.has(name)) result.observe(count, attributesOfBackend(name));
+      if (reportedNames.has(name)) result.observe(count, attributesOfBackend(name));
     }
   });
 }

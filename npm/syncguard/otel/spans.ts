@@ -48,13 +48,13 @@ export function createSpans({ tracer, backend, keyHashes }: SpanSettings): Strea
 /** A span from the grant to the release of a lock that `lock()` holds, which is active while its function runs. */
 export function createHoldSpans(settings: SpanSettings): NonNullable<Stream["runHeld"]> {
   const { tracer, backend, keyHashes } = settings;
-  const start = (about: Subject): Span => {
+  const start = (subject: Subject): Span => {
     const attributes = attributesOfBackend(backend);
-    addSubject(attributes, about, keyHashes);
+    addSubject(attributes, subject, keyHashes);
     return tracer.startSpan("syncguard.hold", { kind: SpanKind.INTERNAL, attributes });
   };
-  return async (about, work, loss) => {
-    const span = start(about);
+  return async (subject, work, loss) => {
+    const span = start(subject);
     try {
       return await context.with(trace.setSpan(context.active(), span), work);
     } finally {
@@ -78,7 +78,7 @@ function addSubject(
   if (!keyHashes) return;
   // Callers may pass anything as a key.
   if (typeof key === "string") attributes["syncguard.key.hash"] = hashKey(key);
-  if (keys !== undefined) attributes["syncguard.key.hashes"] = keys.map((one) => hashKey(one));
+  if (keys !== undefined) attributes["syncguard.key.hashes"] = keys.map((text) => hashKey(text));
 }
 
 function fail(span: Span, { code, message }: LockError, timeMs?: number): void {

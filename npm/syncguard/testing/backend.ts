@@ -73,11 +73,11 @@ const TABLE: unique symbol = Symbol("table");
  * ```
  */
 export function createTestBackend(options: TestBackendOptions = {}): TestBackend {
-  const given = withoutNulls(options);
-  checkServerOptions(given);
-  checkKnownOptions(given, OPTIONS, "test backend option");
-  checkDisposal(given);
-  const table = tableOf(given);
+  const testOptions = withoutNulls(options);
+  checkServerOptions(testOptions);
+  checkKnownOptions(testOptions, OPTIONS, "test backend option");
+  checkDisposal(testOptions);
+  const table = tableOf(testOptions);
   const targets: FaultTargets = {
     steal: (key, ttlMs) => {
       const name = normalizeAndValidateKey(key);
@@ -104,11 +104,11 @@ export function createTestBackend(options: TestBackendOptions = {}): TestBackend
   };
   const faults = new Faults(targets);
   const store = new TestStore(table, faults, {
-    operationTimeoutMs: given.operationTimeoutMs ?? OPERATION_TIMEOUT_MS,
-    cleanupInIsLocked: given.cleanupInIsLocked === true,
+    operationTimeoutMs: testOptions.operationTimeoutMs ?? OPERATION_TIMEOUT_MS,
+    cleanupInIsLocked: testOptions.cleanupInIsLocked === true,
   });
   const { clock } = table;
-  const plain = createBackendOn<TestCapabilities>(store, given, { clock });
+  const plain = createBackendOn<TestCapabilities>(store, testOptions, { clock });
   const backend = Object.assign(plain, { faults });
   return Object.defineProperty(backend, TABLE, { value: table });
 }
@@ -124,9 +124,9 @@ function tableOf({ clock, sharing }: TestBackendOptions): Table {
 }
 
 function checkClock(clock: Clock): Clock {
-  const given = clock as Partial<Clock> | null;
+  const candidate = clock as Partial<Clock> | null;
   for (const name of ["now", "elapsed", "setTimeout", "clearTimeout"] as const) {
-    if (typeof given?.[name] !== "function") throw invalid("clock must be a TestClock");
+    if (typeof candidate?.[name] !== "function") throw invalid("clock must be a TestClock");
   }
   return clock;
 }

@@ -98,7 +98,7 @@ export class TestStore implements LockStore {
       );
       return {
         next: () => watches[names.indexOf(obstacle)]?.next(),
-        close: () => watches.forEach((one) => one.close()),
+        close: () => watches.forEach((keyWatch) => keyWatch.close()),
       };
     };
     try {
@@ -122,13 +122,13 @@ export class TestStore implements LockStore {
 
   /** One attempt, if the period is still to be done. */
   async #askDue(
-    given: string,
+    rawKey: string,
     ttlMs: number,
     { labels }: AcquireDetails,
     due: string,
     signal: AbortSignal | undefined,
   ): Promise<Answer<Found | Text>> {
-    const key = normalizeAndValidateKey(given);
+    const key = normalizeAndValidateKey(rawKey);
     const asked = { claims: [{ key }], ttlMs, labels, isSet: false };
     const found = await this.#ask(asked, signal, undefined, () => this.table.doneBefore(key, due));
     if (found instanceof Failure || !("doneAtMs" in found)) return found;
@@ -205,9 +205,9 @@ export class TestStore implements LockStore {
     return this.#perform({ name: "release", signal: undefined, run });
   }
 
-  mark(given: string, due?: string, signal?: AbortSignal): Promise<Answer<Text>> {
+  mark(rawKey: string, due?: string, signal?: AbortSignal): Promise<Answer<Text>> {
     const run = (): Text => {
-      const key = normalizeAndValidateKey(given);
+      const key = normalizeAndValidateKey(rawKey);
       const before = this.table.mark(key);
       if (due !== undefined) {
         this.table.setMark(key, due === "" ? undefined : storedDue(due), generateLockId());
@@ -229,12 +229,12 @@ export class TestStore implements LockStore {
     });
   }
 
-  isLocked(given: string, signal?: AbortSignal): Promise<Answer<boolean>> {
+  isLocked(rawKey: string, signal?: AbortSignal): Promise<Answer<boolean>> {
     return this.#perform({
       name: "isLocked",
       signal,
       run: () => {
-        const key = normalizeAndValidateKey(given);
+        const key = normalizeAndValidateKey(rawKey);
         if (this.settings.cleanupInIsLocked) this.table.cleanUp(key);
         return this.table.find(key) !== undefined;
       },

@@ -50,7 +50,7 @@ export class Table {
     labels: AcquireDetails["labels"],
   ): readonly Row[] | Obstacle {
     const wanted = claims.map((claim) => ({ ...claim, key: normalizeAndValidateKey(claim.key) }));
-    wanted.sort((one, other) => Buffer.compare(Buffer.from(one.key), Buffer.from(other.key)));
+    wanted.sort((a, b) => Buffer.compare(Buffer.from(a.key), Buffer.from(b.key)));
     const keys: string[] = [];
     for (const claim of wanted) {
       const free = this.#free(claim);
@@ -83,7 +83,7 @@ export class Table {
         : Array.from({ length: slots }, (_, at) => storedKey({ key, slot: at + 1 }));
     const held = names.flatMap((name) => this.find(name) ?? []);
     if (names.length - held.length < take) {
-      held.sort((one, other) => one.expiresAtMs - other.expiresAtMs);
+      held.sort((a, b) => a.expiresAtMs - b.expiresAtMs);
       const { expiresAtMs, owner } = held[0] as Row;
       return {
         freeInMs: expiresAtMs + TIME_TOLERANCE_MS - this.clock.now(),
