@@ -42,8 +42,8 @@ export class CoreHeartbeats implements Heartbeats, Holder {
     this.#tell((lock) => lock.beat(expiresAtMs));
   }
 
-  lost(failure: Failure, which: number | undefined): void {
-    this.#tell((lock) => lock.loseAt(which, failure));
+  lost(failure: Failure, index: number | undefined): void {
+    this.#tell((lock) => lock.loseAt(index, failure));
   }
 
   /** The core hears of extensions itself. */

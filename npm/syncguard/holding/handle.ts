@@ -34,11 +34,11 @@ type Mutations<C extends BackendCapabilities> = Pick<LockBackend, "release" | "e
 };
 
 /** The options for handles; `null` counts as not given. */
-export function readDisposal(given: DisposalOptions): DisposalOptions {
+export function readDisposal(disposal: DisposalOptions): DisposalOptions {
   const options: DisposalOptions = {
-    onReleaseError: given.onReleaseError ?? undefined,
-    onLost: given.onLost ?? undefined,
-    disposeTimeoutMs: given.disposeTimeoutMs ?? undefined,
+    onReleaseError: disposal.onReleaseError ?? undefined,
+    onLost: disposal.onLost ?? undefined,
+    disposeTimeoutMs: disposal.disposeTimeoutMs ?? undefined,
   };
   checkDisposal(options);
   return options;
@@ -97,9 +97,9 @@ type Getter = { get: () => unknown };
 const WHOSE: unique symbol = Symbol("whose");
 
 /** The handle itself, of a Proxy or of an object that inherits from it: neither has private fields. */
-function behind(given: Handle): Handle {
-  if (Handle.is(given)) return given;
-  const { extend } = given as { extend?: (asked: typeof WHOSE) => unknown };
+function behind(handle: Handle): Handle {
+  if (Handle.is(handle)) return handle;
+  const { extend } = handle as { extend?: (asked: typeof WHOSE) => unknown };
   const owner = extend?.(WHOSE);
   if (typeof owner === "object" && owner !== null && Handle.is(owner)) return owner;
   throw new TypeError("signal was asked for of an object that is no lock");
@@ -262,12 +262,12 @@ function complete(handle: Handle, lease: Lease): Handle {
  */
 function addMethods(
   backend: Extending & Releasing,
-  given: Handle,
+  bareHandle: Handle,
   lease: Lease,
 ): Handle & DisposableLockHandle {
   // There is only one release, started either by the holder or by the end of the block.
   let releasing: Promise<unknown> | undefined;
-  const handle = given as Handle & Mutable<DisposableLockHandle>;
+  const handle = bareHandle as Handle & Mutable<DisposableLockHandle>;
   lease.follow(handle);
   const members = lease.membersOfStore();
   if (members !== undefined) Object.assign(handle, members);

@@ -152,9 +152,9 @@ export async function disposeHeld(
 export function releaseInBackground(
   backend: Releasing,
   ids: LockOp | LocksOp,
-  about: Reported,
+  reported: Reported,
   onReleaseError: OnReleaseError | undefined,
 ): void {
   const release = async (): Promise<unknown> => await releaseOn(backend, ids);
-  release().catch((error: unknown) => reportReleaseError(error, about, onReleaseError));
+  release().catch((error: unknown) => reportReleaseError(error, reported, onReleaseError));
 }

@@ -59,10 +59,10 @@ export function checkTtlOfLock(ttlMs: unknown): asserts ttlMs is number {
 }
 
 /** The labels that were given, if any; `null` counts as none. */
-export function readLabels(given: LockLabels): StoredLabels | undefined {
+export function readLabels(options: LockLabels): StoredLabels | undefined {
   let labels: StoredLabels | undefined;
   for (const name of LABELS) {
-    const text = given[name] ?? undefined;
+    const text = options[name] ?? undefined;
     if (text === undefined) continue;
     checkText(text, name);
     if (text === "") throw invalid(`${name} must not be empty`);
@@ -125,8 +125,8 @@ export function checkDisposal({ onReleaseError, onLost, disposeTimeoutMs }: Disp
 
 /** Refuses objects without the methods of a backend. */
 export function checkBackend<C extends BackendCapabilities>(backend: LockBackendLike<C>): void {
-  const given = backend as Partial<LockBackendLike<C>> | null | undefined;
-  if (typeof given?.acquire !== "function" || typeof given.release !== "function") {
+  const candidate = backend as Partial<LockBackendLike<C>> | null | undefined;
+  if (typeof candidate?.acquire !== "function" || typeof candidate.release !== "function") {
     throw invalid("backend must be a LockBackend");
   }
 }

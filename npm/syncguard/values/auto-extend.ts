@@ -18,12 +18,12 @@ const OPTIONS = optionNames("autoExtend", ["everyMs", "maxMs", "maxStallMs"]);
  * @throws LockError `InvalidArgument` that names the field
  */
 export function readAutoExtend(
-  given: AutoExtend | null | undefined,
+  autoExtend: AutoExtend | null | undefined,
   ttlMs: number,
 ): HeartbeatOptions | undefined {
-  if (given === undefined || given === null || given === false) return undefined;
-  const options: AutoExtendOptions = given === true ? {} : given;
-  if (given !== true) {
+  if (autoExtend === undefined || autoExtend === null || autoExtend === false) return undefined;
+  const options: AutoExtendOptions = autoExtend === true ? {} : autoExtend;
+  if (autoExtend !== true) {
     checkObject(options, "autoExtend");
     refuseUnknown(options, OPTIONS);
   }

@@ -26,16 +26,16 @@ export type LockTarget = {
  *
  * @throws LockError `InvalidArgument`
  */
-export function readTarget(given: string | Claim | readonly (string | Claim)[]): LockTarget {
-  if (typeof given !== "object" || given === null) return { key: given };
-  if (!Array.isArray(given)) {
-    const claim = readClaim(given as Claim);
+export function readTarget(wanted: string | Claim | readonly (string | Claim)[]): LockTarget {
+  if (typeof wanted !== "object" || wanted === null) return { key: wanted };
+  if (!Array.isArray(wanted)) {
+    const claim = readClaim(wanted as Claim);
     if (claim.slots === undefined) return { key: claim.key };
     const isSet = claim.take !== undefined;
     return { key: claim.key, claims: [claim], isSet };
   }
-  const claims = (given as readonly (string | Claim)[]).map((one) =>
-    readClaim(typeof one === "string" ? { key: one } : one),
+  const claims = (wanted as readonly (string | Claim)[]).map((keyOrClaim) =>
+    readClaim(typeof keyOrClaim === "string" ? { key: keyOrClaim } : keyOrClaim),
   );
   if (claims.length === 0) throw invalid("keys must not be empty");
   const names = new Set<string>();
@@ -51,25 +51,25 @@ export function readTarget(given: string | Claim | readonly (string | Claim)[]):
   return { key: claims[0]?.key ?? "", claims, isSet: true };
 }
 
-function readClaim(given: Claim): ClaimSettings {
-  checkObject(given, "a claim");
-  refuseUnknown(given, CLAIM_OPTIONS);
-  const { key } = given;
-  const [slots, take] = [given.slots ?? undefined, given.take ?? undefined];
+function readClaim(claim: Claim): ClaimSettings {
+  checkObject(claim, "a claim");
+  refuseUnknown(claim, CLAIM_OPTIONS);
+  const { key } = claim;
+  const [slots, take] = [claim.slots ?? undefined, claim.take ?? undefined];
   normalizeAndValidateKey(key);
-  const claim: ClaimSettings = { key };
+  const settings: ClaimSettings = { key };
   if (slots === undefined) {
     if (take !== undefined) throw invalid("take needs slots");
-    return claim;
+    return settings;
   }
   checkCount(slots, "slots", maxSlots);
-  claim.slots = slots;
+  settings.slots = slots;
   if (take !== undefined) {
     checkCount(take, "take", maxClaims);
     if (take > slots) throw invalid("take must not be larger than slots");
-    claim.take = take;
+    settings.take = take;
   }
-  return claim;
+  return settings;
 }
 
 function checkCount(count: unknown, name: string, max: number): asserts count is number {

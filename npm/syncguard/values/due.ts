@@ -55,8 +55,8 @@ export function shownDue(stored: string): string {
 }
 
 /** Whether both are numbers, or both are texts. */
-export function isOfKind(one: string, other: string): boolean {
-  return one[0] === other[0];
+export function isOfKind(a: string, b: string): boolean {
+  return a[0] === b[0];
 }
 
 /** Whether something for `due` is still to be done if `last` is the last that was done; both as they are stored. */

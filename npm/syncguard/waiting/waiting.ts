@@ -57,7 +57,7 @@ export type AcquisitionRequest = {
   /** What `acquisition` does not say. */
   defaults: Policy;
   /** What becomes of members of `acquisition` that are no options. */
-  onUnknown: (given: object, names: OptionNames) => void;
+  onUnknown: (options: object, names: OptionNames) => void;
   /** How the lock is to be held. Its `onReleaseError` also hears of the release of a lock that was granted too late. */
   terms?: WantedTerms | undefined;
 };
@@ -169,8 +169,8 @@ function giveBack<C extends BackendCapabilities>(
   const lease = leaseOf(result);
   const { lockId } = result;
   // A backend of users' own may have named another key than it was asked for.
-  const about = lease?.isSet === true ? reported(lease, undefined) : { lockId, key };
-  releaseInBackground(backend, lease?.ids ?? { lockId }, about, onReleaseError);
+  const lock = lease?.isSet === true ? reported(lease, undefined) : { lockId, key };
+  releaseInBackground(backend, lease?.ids ?? { lockId }, lock, onReleaseError);
 }
 
 /** What to fail with: after an abort, that; and of one that has waited in vain for itself, that it did so. */

@@ -40,7 +40,11 @@ export type Stream = {
   tell(seen: Observation): void;
   /** Runs the work of `lock()`, and its release, so that one can see what the lock is held for. */
   runHeld?:
-    | (<T>(about: Subject, work: () => Promise<T>, loss: () => LockError | undefined) => Promise<T>)
+    | (<T>(
+        subject: Subject,
+        work: () => Promise<T>,
+        loss: () => LockError | undefined,
+      ) => Promise<T>)
     | undefined;
 };
 

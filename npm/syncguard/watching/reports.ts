@@ -11,21 +11,21 @@ export type Reported = Parameters<OnLost>[1];
 /** Passes the error of a release to `onReleaseError` or the default handler, and ignores what these throw. */
 export function reportReleaseError(
   thrown: unknown,
-  about: Reported,
+  reported: Reported,
   onReleaseError: OnReleaseError | undefined,
 ): void {
   const handler = onReleaseError ?? logReleaseError;
   callQuietly(() =>
     handler(isError(thrown) ? thrown : wrapThrown(thrown), {
-      ...about,
+      ...reported,
       source: "disposal",
     }),
   );
 }
 
 /** Passes the loss of a lock to `onLost` or the default handler, and ignores what these throw. */
-export function reportLoss(error: LockError, about: Reported, onLost: OnLost | undefined): void {
-  callQuietly(() => (onLost ?? logLoss)(error, about));
+export function reportLoss(error: LockError, reported: Reported, onLost: OnLost | undefined): void {
+  callQuietly(() => (onLost ?? logLoss)(error, reported));
 }
 
 /**
@@ -84,18 +84,18 @@ function wrapThrown(thrown: unknown): Error {
 }
 
 /** The default handlers. */
-const logReleaseError: OnReleaseError = (error, { source, ...about }) => {
-  log("Lock disposal failed", error, about, { source });
+const logReleaseError: OnReleaseError = (error, { source, ...reported }) => {
+  log("Lock disposal failed", error, reported, { source });
 };
-const logLoss: OnLost = (error, about) => {
-  log("A lock was lost while it was held", error, about, {});
+const logLoss: OnLost = (error, reported) => {
+  log("A lock was lost while it was held", error, reported, {});
 };
 
-function log(what: string, { name, message }: Error, about: Reported, more: object): void {
+function log(what: string, { name, message }: Error, reported: Reported, more: object): void {
   if (process.env.NODE_ENV === "production" && process.env.SYNCGUARD_DEBUG !== "true") return;
   // Drivers may put identifiers into their messages, and they must not appear in a log that nobody asked for.
   let error = message;
-  for (const { lockId, key } of [about, ...(about.locks ?? [])]) {
+  for (const { lockId, key } of [reported, ...(reported.locks ?? [])]) {
     error = redact(redact(error, lockId, "[lockId]"), key, "[key]");
   }
   console.error(`[SyncGuard] ${what}:`, { error, errorName: name, ...more });
