@@ -56,12 +56,12 @@ export async function runLeader<C extends BackendCapabilities>(
   backend: LockBackendLike<C>,
   key: string,
   fn: (leadership: Leadership<C>) => unknown,
-  given?: LeadOptions,
+  options?: LeadOptions,
 ): Promise<void> {
   checkBackend(backend);
   checkKey(key);
   checkFunction(fn, "fn");
-  const { ttlMs, labels, signal, autoExtend, onError, onLost } = readOptions(given);
+  const { ttlMs, labels, signal, autoExtend, onError, onLost } = readOptions(options);
   const { clock = systemClock, grants, origin = backend } = internalsOf(backend) ?? {};
   const ends = watchSignals(signal, grants?.refused, key);
 
@@ -126,8 +126,8 @@ export async function runLeader<C extends BackendCapabilities>(
 }
 
 /** What `lead()` was given, checked. */
-function readOptions(given: LeadOptions | null | undefined) {
-  const options = given ?? {};
+function readOptions(optionsOrNull: LeadOptions | null | undefined) {
+  const options = optionsOrNull ?? {};
   checkObject(options, "options");
   refuseUnknown(options, OPTIONS);
   const ttlMs = resolveTtl(options.ttlMs);

@@ -114,8 +114,8 @@ export async function runLocked<T, C extends BackendCapabilities>(
   const { origin = backend, stream } = internalsOf(backend) ?? {};
   const run = async (): Promise<T> => {
     try {
-      const given = createLockHandle(backend, handle, key, lease, signal);
-      return await runInside(origin, exclusiveKeys(target), lease, () => fn(given));
+      const lockHandle = createLockHandle(backend, handle, key, lease, signal);
+      return await runInside(origin, exclusiveKeys(target), lease, () => fn(lockHandle));
     } finally {
       // Without the signal: if it has aborted the work, the lock must still be released. The handle is there until now, so that
       // the lock does not count as forgotten while the work runs.
@@ -186,10 +186,10 @@ export function createLockMethod<C extends BackendCapabilities>(
 ): SyncGuardBackend<C>["lock"] {
   const lockMethod = async (
     wanted: string | Claim | readonly (string | Claim)[],
-    given?: BackendLockOptions,
+    optionsOrNull?: BackendLockOptions,
   ): Promise<unknown> => {
     const target = readTarget(wanted);
-    const options = given ?? {};
+    const options = optionsOrNull ?? {};
     checkObject(options, "options");
     refuseUnknown(options, METHOD_OPTIONS);
     const { signal, acquisition } = options;

@@ -35,7 +35,7 @@ function subjectOf({ key, claims, lockIds }: Ids, target: LockTarget | undefined
   if (Array.isArray(lockIds)) return { claims: lockIds.length };
   if (!Array.isArray(claims)) return { key };
   const name = (claim: unknown): unknown => (claim as { key?: unknown } | null)?.key ?? claim;
-  return subjectOfKeys(claims.map(name).filter((one) => typeof one === "string"));
+  return subjectOfKeys(claims.map(name).filter((text) => typeof text === "string"));
 }
 
 /**
@@ -60,9 +60,9 @@ export function observe<C extends BackendCapabilities>(
     const startedMs = clock.elapsed();
     // Callers may pass anything.
     const { lockId } = args ?? {};
-    const about = subjectOf(args ?? {}, target);
+    const subjectOfCall = subjectOf(args ?? {}, target);
     const common = (): Partial<Observation> => ({
-      ...about,
+      ...subjectOfCall,
       lockId,
       durationMs: clock.elapsed() - startedMs,
       ...waited(wait, clock),

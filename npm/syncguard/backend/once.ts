@@ -57,8 +57,8 @@ export async function runOnce<T, C extends BackendCapabilities>(
   let isFinishing = false;
   const run = async (): Promise<T> => {
     try {
-      const given = createLockHandle(backend, handle, key, lease, signal) as OnceHandle<C>;
-      const value = await runInside(internals.origin, [key], lease, () => fn(given));
+      const lockHandle = createLockHandle(backend, handle, key, lease, signal) as OnceHandle<C>;
+      const value = await runInside(internals.origin, [key], lease, () => fn(lockHandle));
       const finished = finishHeld(lease, backend);
       isFinishing = finished !== undefined;
       if ((await finished)?.ok !== true) {

@@ -20,8 +20,8 @@ export function createReleaseAll(
   self: () => Pick<LockBackend, "release">,
 ): (options?: ReleaseAllOptions) => Promise<ReleaseAllResult> {
   let running: Promise<ReleaseAllResult> | undefined;
-  return async (given) => {
-    const options = given ?? {};
+  return async (optionsOrNull) => {
+    const options = optionsOrNull ?? {};
     checkObject(options, "options");
     refuseUnknown(options, OPTIONS);
     const timeoutMs = options.timeoutMs ?? TIMEOUT_MS;
@@ -126,16 +126,14 @@ async function releaseEach(
 }
 
 function failureOf(lease: Lease, error: unknown): LockError {
-  const about = contextOf(lease, undefined);
+  const context = contextOf(lease, undefined);
   if (error instanceof LockError) {
-    return addContext(error, about.key, about.lockId, about) as LockError;
+    return addContext(error, context.key, context.lockId, context) as LockError;
   }
-  const context = { ...about, cause: error };
-  return new LockError(
-    "Internal",
-    "the release failed with something that is no LockError",
-    context,
-  );
+  return new LockError("Internal", "the release failed with something that is no LockError", {
+    ...context,
+    cause: error,
+  });
 }
 
 function tooLate(lease: Lease, timeoutMs: number): LockError {

@@ -210,12 +210,12 @@ function createEmitter(options: TelemetryOptions): Stream {
 }
 
 function createEvent(seen: Observation, includeRaw: TelemetryOptions["includeRaw"]): LockEvent {
-  const { type: what, result, key, keys, lockId, error, reason: given, ...more } = seen;
+  const { type: what, result, key, keys, lockId, error, reason: seenReason, ...more } = seen;
   delete more.durationMs;
   delete more.contended;
   const type = what === "wait" ? "acquire" : what;
   const isLate = what === "wait" && (error as { code?: unknown })?.code === "AcquisitionTimeout";
-  const reason = isLate ? "locked" : given;
+  const reason = isLate ? "locked" : seenReason;
   const event: LockEvent = { type, result };
   if (reason !== undefined) event.reason = reason;
   Object.assign(event, more);
