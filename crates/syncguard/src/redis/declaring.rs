@@ -72,8 +72,8 @@ mod tests {
             assert!(declaring.is_strict());
         }
         let other = to_error(Cause::Reply("OOM command not allowed"), true);
-        let told = in_our_words(other.clone());
-        assert_eq!(told.message(), other.message());
-        assert!(!Declaring::default().learns_from(false, &told));
+        let unchanged = in_our_words(other.clone());
+        assert_eq!(unchanged.message(), other.message());
+        assert!(!Declaring::default().learns_from(false, &unchanged));
     }
 }

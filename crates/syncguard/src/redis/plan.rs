@@ -103,7 +103,7 @@ pub struct Plan(Box<Call>);
 struct Call {
     script: PlannedScript,
     /// Of its keys and arguments, so many are the caller's own, and come first: where the script is, too.
-    given: Option<[usize; 2]>,
+    callers_counts: Option<[usize; 2]>,
     /// All keys and then all arguments, one after the other: a call is planned for every operation, and one
     /// text costs less than a dozen.
     text: String,
@@ -131,16 +131,16 @@ impl Plan {
     }
 
     /// One with a script of the caller's, who also gives so many of the first keys and arguments.
-    pub(super) fn of_callers(script: Arc<Script>, given: [usize; 2]) -> Self {
+    pub(super) fn of_callers(script: Arc<Script>, callers_counts: [usize; 2]) -> Self {
         let mut plan = Self::of(PlannedScript::Callers(script));
-        plan.0.given = Some(given);
+        plan.0.callers_counts = Some(callers_counts);
         plan
     }
 
     fn of(script: PlannedScript) -> Self {
         Self(Box::new(Call {
             script,
-            given: None,
+            callers_counts: None,
             text: String::with_capacity(320),
             ends: Vec::with_capacity(12),
             keys: 0,
@@ -247,7 +247,7 @@ impl Plan {
 
     /// Whether the script is the caller's own, which may do and answer anything.
     pub fn is_callers(&self) -> bool {
-        self.0.given.is_some()
+        self.0.callers_counts.is_some()
     }
 
     /// The error for a failure of this call, which may have been sent. It shows nothing of what locks are named by.
@@ -313,7 +313,7 @@ impl Plan {
     /// What must not be told to anybody: names of keys, lock ids, owners. Numbers of few digits are the
     /// times of locks, and stand in many messages. What the caller's own script says of the caller's own data is his to hear.
     pub fn secrets(&self) -> impl Iterator<Item = &str> {
-        let [keys, args] = self.0.given.unwrap_or_default();
+        let [keys, args] = self.0.callers_counts.unwrap_or_default();
         let ours = self.keys().skip(keys).chain(self.args().skip(args));
         let is_time = |text: &str| text.len() < 6 && text.bytes().all(|byte| byte.is_ascii_digit());
         ours.filter(move |text| !is_time(text))

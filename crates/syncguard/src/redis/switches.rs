@@ -35,22 +35,22 @@ mod tests {
 
     #[test]
     fn listeners_are_told_while_they_live() {
-        let (switches, told) = (Switches::default(), Arc::new(AtomicUsize::new(0)));
+        let (switches, count) = (Switches::default(), Arc::new(AtomicUsize::new(0)));
         let listener = || {
-            let told = Arc::clone(&told);
+            let count = Arc::clone(&count);
             let listener: Arc<SwitchListener> = Arc::new(move || {
-                told.fetch_add(1, SeqCst);
+                count.fetch_add(1, SeqCst);
             });
             switches.add(Arc::downgrade(&listener));
             listener
         };
-        let (one, other) = (listener(), listener());
+        let (first, second) = (listener(), listener());
         switches.tell();
-        assert_eq!(told.load(SeqCst), 2);
-        drop(one);
+        assert_eq!(count.load(SeqCst), 2);
+        drop(first);
         switches.tell();
-        assert_eq!(told.load(SeqCst), 3);
-        drop(other);
+        assert_eq!(count.load(SeqCst), 3);
+        drop(second);
         let _third = listener();
         assert_eq!(lock(&switches.0).len(), 1, "the others are forgotten");
     }

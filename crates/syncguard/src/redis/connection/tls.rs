@@ -62,11 +62,11 @@ impl RedisTls {
     /// Reads the PEM texts; no I/O.
     pub(super) fn read(&self) -> Result<TlsContext, Error> {
         let trusted = match &self.ca {
-            Some(ca) => given("tls.ca", ca).trusted()?,
+            Some(ca) => pem_of("tls.ca", ca).trusted()?,
             None => self.default_roots.read(),
         };
         let identity = match (&self.cert, &self.key) {
-            (Some(cert), Some(key)) => Some((given("tls.cert", cert), given("tls.key", key))),
+            (Some(cert), Some(key)) => Some((pem_of("tls.cert", cert), pem_of("tls.key", key))),
             (None, None) => None,
             _ => return Err(Error::invalid("tls.cert and tls.key need each other")),
         };
@@ -103,7 +103,7 @@ impl TlsContext {
     }
 }
 
-fn given<'a>(field: &'static str, text: &'a [u8]) -> GivenPem<'a> {
+fn pem_of<'a>(field: &'static str, text: &'a [u8]) -> GivenPem<'a> {
     GivenPem {
         field,
         pem: PemInput::Text(text),

@@ -83,7 +83,7 @@ pub(super) fn plan(
 
 /// Adds the names of the locks and the counters of all slots of the keys that are claimed.
 fn with_slots(mut plan: Plan, names: &Names, claims: &[&Claim]) -> Result<Plan, Error> {
-    for same in claims.chunk_by(|one, other| one.key == other.key) {
+    for same in claims.chunk_by(|a, b| a.key == b.key) {
         let Some((claim, slots)) = same.first().and_then(|it| Some((it, it.slots?))) else {
             continue;
         };
@@ -128,10 +128,10 @@ fn fits(reply: &Reply) -> bool {
         return reply.integer() == Some(-3);
     };
     match untagged(items) {
-        [code, which, wait_ms] | [code, which, wait_ms, Reply::Bulk(_)]
+        [code, claim, wait_ms] | [code, claim, wait_ms, Reply::Bulk(_)]
             if code.integer() == Some(0) =>
         {
-            which.integer().is_some() && wait_ms.integer().is_some()
+            claim.integer().is_some() && wait_ms.integer().is_some()
         }
         [code, held, grants @ ..] if code.integer() == Some(1) && held.integer().is_some() => {
             let (grants, rest) = grants.as_chunks::<3>();
@@ -145,17 +145,17 @@ fn fits(reply: &Reply) -> bool {
 }
 
 fn locked(claims: &[&Claim], items: &[Reply]) -> Option<StepOutcome> {
-    let (code, which, wait_ms, lock) = match items {
-        [code, which, wait_ms] => (code, which, wait_ms, None),
-        [code, which, wait_ms, lock] => (code, which, wait_ms, Some(lock)),
+    let (code, claim, wait_ms, lock) = match items {
+        [code, claim, wait_ms] => (code, claim, wait_ms, None),
+        [code, claim, wait_ms, lock] => (code, claim, wait_ms, Some(lock)),
         _ => return None,
     };
     if code.integer()? != 0 {
         return None;
     }
-    let which = usize::try_from(which.integer()?).ok()?;
+    let claim = usize::try_from(claim.integer()?).ok()?;
     let labels = labels(lock)?;
-    (which < claims.len()).then_some(StepOutcome::Locked(which, wait(wait_ms)?, labels))
+    (claim < claims.len()).then_some(StepOutcome::Locked(claim, wait(wait_ms)?, labels))
 }
 
 fn granted(claims: &[&Claim], items: &[Reply]) -> Option<StepOutcome> {

@@ -65,8 +65,8 @@ impl Runner {
                     let taken = if is_repeated { &mut held } else { &mut new };
                     taken.extend(places.into_iter().zip(grants));
                 }
-                Ok(StepOutcome::Locked(which, free_in, labels)) => {
-                    let claim = places.get(which).copied().unwrap_or_default();
+                Ok(StepOutcome::Locked(index, free_in, labels)) => {
+                    let claim = places.get(index).copied().unwrap_or_default();
                     let free_in = Some(free_in);
                     let locked = AcquireOutcome::Locked {
                         claim,

@@ -30,8 +30,8 @@ const LOST: &[u8] = b"syncguard:lost";
 /// # Errors
 /// `InvalidArgument` when the prefix leaves no room, and in a cluster for keys in another hash slot than the locks.
 fn plan(names: &Names, eval: &Eval, script: Arc<Script>) -> Result<Plan, Error> {
-    let given = [eval.keys.len(), eval.arguments.len()];
-    let mut plan = Plan::of_callers(script, given);
+    let callers_counts = [eval.keys.len(), eval.arguments.len()];
+    let mut plan = Plan::of_callers(script, callers_counts);
     for key in &eval.keys {
         plan = plan.key(names, key);
     }
@@ -78,10 +78,10 @@ fn lost(eval: &Eval, reply: &Reply) -> Option<(usize, Absence)> {
     let Reply::Array(items) = reply else {
         return None;
     };
-    let [Reply::Bulk(word), Reply::Bulk(lock_id), which, code] = items.as_slice() else {
+    let [Reply::Bulk(word), Reply::Bulk(lock_id), place, code] = items.as_slice() else {
         return None;
     };
-    let lock = usize::try_from(which.integer()?).ok()?;
+    let lock = usize::try_from(place.integer()?).ok()?;
     let (_, expected) = eval.locks.get(lock)?;
     let absence = match code.integer()? {
         -2 => Absence::Expired,

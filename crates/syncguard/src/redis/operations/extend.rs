@@ -82,11 +82,11 @@ pub fn outcome(reply: &Reply) -> Result<Extended, Error> {
                 let expires_at_ms = expires_at_ms.ok_or_else(|| malformed("extend"))?;
                 return Ok(Extended::Done(ExtendOutcome::Extended { expires_at_ms }));
             }
-            [code, which, of_it] if code.integer() == Some(0) => {
-                let which = which
+            [code, place, of_it] if code.integer() == Some(0) => {
+                let place = place
                     .integer()
-                    .and_then(|which| usize::try_from(which).ok());
-                (which.ok_or_else(|| malformed("extend"))?, of_it)
+                    .and_then(|place| usize::try_from(place).ok());
+                (place.ok_or_else(|| malformed("extend"))?, of_it)
             }
             _ => return Err(malformed("extend")),
         },
@@ -167,11 +167,11 @@ mod tests {
         let args = ["1000", "500", "1500", "2", ids[0], ids[1]];
         assert!(several.args().eq(args));
         let names = Names::new("s", ClientPrefix::Theirs).unwrap();
-        let one = plan(&names, &locks[..1], ttl).unwrap();
+        let single = plan(&names, &locks[..1], ttl).unwrap();
         let index = format!("s:id:{}", ids[0]);
-        assert!(one.keys().eq([&index]));
+        assert!(single.keys().eq([&index]));
         let args = [ids[0], "1000", "500", "1500", &index];
-        assert!(one.args().eq(args));
+        assert!(single.args().eq(args));
     }
 
     #[test]

@@ -96,8 +96,8 @@ fn read(reply: &Reply, names: &Names, page: &mut LockPage) -> Result<u64, Error>
     };
     for [name, lock] in locks.as_chunks::<2>().0 {
         // What is no lock although it looks like one does not hide the others. Nor does a lock of a longer prefix belong here.
-        let one = Reply::Array(vec![lock.clone(), now.clone()]);
-        if let Ok(Some(lock)) = record::outcome(&one)
+        let pair = Reply::Array(vec![lock.clone(), now.clone()]);
+        if let Ok(Some(lock)) = record::outcome(&pair)
             && let Ok(expected) = names.stored_lock_key(&lock.key)
             && *name == Reply::Bulk(expected.into_bytes())
         {

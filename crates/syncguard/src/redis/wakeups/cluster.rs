@@ -114,8 +114,8 @@ impl Listener for ClusterSubscriber {
             let settle_at = self.settle_at;
             tokio::select! {
                 event = self.events.recv() => {
-                    if let Some((number, told)) = event {
-                        self.told(number, told)?;
+                    if let Some((number, message)) = event {
+                        self.receive(number, message)?;
                     }
                 }
                 () = sleep_until(settle_at.unwrap_or_else(Instant::now)), if settle_at.is_some() => {
@@ -143,7 +143,7 @@ impl ClusterSubscriber {
                 self.count += 1;
                 let (number, sender) = (self.count, self.sender.clone());
                 let target = Arc::clone(&node.target);
-                let tell = move |told| sender.send((number, told)).is_ok();
+                let tell = move |message| sender.send((number, message)).is_ok();
                 let feed = NodeFeed {
                     node,
                     feed: Feed::start(async move { target.open().await }, true, tell),
@@ -159,12 +159,12 @@ impl ClusterSubscriber {
         }
     }
 
-    fn told(&mut self, number: u64, told: Result<Value, Error>) -> Result<(), Error> {
+    fn receive(&mut self, number: u64, message: Result<Value, Error>) -> Result<(), Error> {
         let Some(feed) = self.feeds.get_mut(&number) else {
             return Ok(());
         };
         // The slot of a channel that was asked for is elsewhere.
-        if let Ok(Value::ServerError(error)) = &told {
+        if let Ok(Value::ServerError(error)) = &message {
             let text = error_text(error);
             let slot = text.split(' ').nth(1).and_then(|slot| slot.parse().ok());
             if let (Some(Redirect::Moved(host, port)), Some(slot)) = (Redirect::read(&text), slot) {
@@ -183,7 +183,7 @@ impl ClusterSubscriber {
                 return Ok(());
             }
         }
-        match told.and_then(read) {
+        match message.and_then(read) {
             Ok(StoreMessage::Unsubscribed(name)) => {
                 let left = feed.leaving.iter().position(|left| **left == *name);
                 match left {

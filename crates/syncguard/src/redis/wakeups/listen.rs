@@ -19,7 +19,7 @@ pub(in crate::redis) struct Subscriptions(pub(in crate::redis) Arc<Target>);
 /// One that is open.
 struct Subscriber {
     feed: Feed,
-    told: UnboundedReceiver<Result<Value, Error>>,
+    messages: UnboundedReceiver<Result<Value, Error>>,
     heard: VecDeque<StoreMessage>,
 }
 
@@ -27,12 +27,12 @@ struct Subscriber {
 impl Listen for Subscriptions {
     async fn open(&self) -> Result<Box<dyn Listener>, Error> {
         let stream = self.0.open().await?;
-        let (sender, told) = unbounded_channel();
+        let (sender, messages) = unbounded_channel();
         Ok(Box::new(Subscriber {
             feed: Feed::start(async { Ok(stream) }, false, move |value| {
                 sender.send(value).is_ok()
             }),
-            told,
+            messages,
             heard: VecDeque::new(),
         }))
     }
@@ -56,7 +56,7 @@ impl Listener for Subscriber {
     async fn next(&mut self) -> Result<StoreMessage, Error> {
         match self.heard.pop_front() {
             Some(heard) => Ok(heard),
-            None => read(self.told.recv().await.unwrap_or_else(|| Err(lost()))?),
+            None => read(self.messages.recv().await.unwrap_or_else(|| Err(lost()))?),
         }
     }
 }

@@ -248,11 +248,11 @@ impl Drop for Calling {
 
 #[test]
 fn who_hears_of_the_end_of_a_connection_may_call_again() {
-    let (told, heard) = mpsc::channel();
+    let (sender, heard) = mpsc::channel();
     // In a thread of its own: a deadlock would end no test.
     thread::spawn(move || {
         let (is_retired, link) = (Arc::<AtomicBool>::default(), Arc::<OnceLock<_>>::default());
-        let callers = Callers(Arc::clone(&is_retired), Arc::clone(&link), told);
+        let callers = Callers(Arc::clone(&is_retired), Arc::clone(&link), sender);
         let link = link.get_or_init(|| Link::new(callers, PATIENCE));
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_time()

@@ -114,11 +114,11 @@ pub(super) fn is_news(message: &Value, name: &str) -> bool {
     let Value::Array(items) = message else {
         return false;
     };
-    let [kind, channel, told] = items.as_slice() else {
+    let [kind, channel, payload] = items.as_slice() else {
         return false;
     };
     let channel = text(channel).filter(|_| text(kind) == Some("message"));
-    let mut words = text(told).unwrap_or_default().split(' ');
+    let mut words = text(payload).unwrap_or_default().split(' ');
     match channel {
         Some("+switch-master") => words.next() == Some(name),
         Some("+promoted-slave") => words.nth(5) == Some(name),
@@ -145,9 +145,9 @@ mod tests {
     #[test]
     fn addresses_and_epochs_are_read_and_nothing_else() {
         let named = |answers: &[Value]| read(answers).map(|named| (named.address, named.epoch));
-        let about = texts(&["name", "main", "ip", "::1", "config-epoch", "12"]);
+        let details = texts(&["name", "main", "ip", "::1", "config-epoch", "12"]);
         assert_eq!(
-            named(&[texts(&["::1", "7"]), about]).unwrap(),
+            named(&[texts(&["::1", "7"]), details]).unwrap(),
             (("::1".to_owned(), 7), 12)
         );
         for unknown in [

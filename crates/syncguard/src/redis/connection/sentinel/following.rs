@@ -91,7 +91,7 @@ async fn listen(
         let (mut stream, now, is_followed) =
             timeout(limit, opening).await.map_err(|_| late())??;
         *was_reached = true;
-        sentinels.told(node, &now);
+        sentinels.note_answer(node, &now);
         match is_followed {
             // What the news are is asked anew, because only so the epoch is told with them.
             true => until_news(&mut stream, &set.name).await?,
@@ -99,7 +99,7 @@ async fn listen(
                 sleep(random::scattered(POLL)).await;
                 let asked = timeout(ANSWER, named(&mut stream, set)).await;
                 let now = asked.map_err(|_| late())??;
-                sentinels.told(node, &now);
+                sentinels.note_answer(node, &now);
             },
         }
     }
@@ -112,11 +112,11 @@ async fn until_news(stream: &mut Limited, name: &str) -> Result<(), Error> {
     loop {
         let limit = if is_tested { ANSWER } else { SILENCE };
         match timeout(limit, parse_redis_value_async(&mut decoder, stream)).await {
-            Ok(told) => {
-                let told = told.map_err(|error| driver_error(&error, false))?;
+            Ok(message) => {
+                let message = message.map_err(|error| driver_error(&error, false))?;
                 stream.reply_is_complete();
                 is_tested = false;
-                if is_news(&told, name) {
+                if is_news(&message, name) {
                     return Ok(());
                 }
             }

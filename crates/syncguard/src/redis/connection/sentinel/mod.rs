@@ -134,7 +134,7 @@ impl Sentinels {
             }
             while let Some((node, answer)) = race.next().await {
                 if let Ok(named) = answer {
-                    sentinels.told(node, &named);
+                    sentinels.note_answer(node, &named);
                 }
             }
         });

@@ -31,7 +31,7 @@ pub(super) struct SentinelSet {
     pub(super) is_followed: AtomicBool,
     pub(super) is_asked: AtomicBool,
     /// What each has told of itself, or when somebody doubted.
-    told: Mutex<HashMap<Address, Named>>,
+    answers: Mutex<HashMap<Address, Named>>,
 }
 
 /// Once there was a connection, Sentinels are followed for as long as somebody has this.
@@ -49,7 +49,7 @@ impl SentinelSet {
             switches: Switches::default(),
             is_followed: AtomicBool::new(false),
             is_asked: AtomicBool::new(false),
-            told: Mutex::default(),
+            answers: Mutex::default(),
         }
     }
 
@@ -88,13 +88,13 @@ impl SentinelSet {
     /// Goes by what a Sentinel names, if that is news: it is of a later epoch than what is known, or the Sentinel has changed its
     /// mind, which it only does after a failover, or when it learns late of an earlier one. So an earlier epoch counts only when no
     /// Sentinel has told a later one since: then all have forgotten what they knew, and count from the start again.
-    pub(super) fn told(&self, node: &Address, now: &Named) {
+    pub(super) fn note_answer(&self, node: &Address, now: &Named) {
         let (has_changed, is_latest) = {
-            let mut told = lock(&self.told);
-            let before = told.insert(node.clone(), now.clone());
+            let mut answers = lock(&self.answers);
+            let before = answers.insert(node.clone(), now.clone());
             let has_changed = before.is_some_and(|before| before.address != now.address);
             let is_latest = self.set.nodes.iter().all(|node| {
-                let named = told.get(node);
+                let named = answers.get(node);
                 named.is_some_and(|named| named.epoch <= now.epoch)
             });
             (has_changed, is_latest)

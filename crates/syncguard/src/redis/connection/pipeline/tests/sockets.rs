@@ -73,7 +73,7 @@ async fn whoever_looks_reads_a_socket_whose_event_loop_is_busy() {
     let pipeline = pipeline_on(Box::new(socket));
     let mut call = call(&pipeline);
     server.write_all(b":1\r\n").await.unwrap();
-    let told = async {
+    let answered = async {
         loop {
             pipeline.look();
             if let Some(answer) = (&mut call).now_or_never() {
@@ -82,6 +82,6 @@ async fn whoever_looks_reads_a_socket_whose_event_loop_is_busy() {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
     };
-    let answer = timeout(LIMIT, told).await.unwrap();
+    let answer = timeout(LIMIT, answered).await.unwrap();
     assert!(matches!(answer, Ok(Answer::Reply(Reply::Int(1)))));
 }

@@ -24,7 +24,7 @@ fn sentinels() -> SentinelSet {
 
 impl SentinelSet {
     fn tell(&self, sentinel: u16, port: u16, epoch: u64) {
-        self.told(&("s".to_owned(), sentinel), &named(port, epoch));
+        self.note_answer(&("s".to_owned(), sentinel), &named(port, epoch));
     }
 
     fn settle(&self, now: &Named) {
@@ -47,35 +47,35 @@ fn a_switch_is_what_is_later_or_a_change_of_mind() {
         })
     };
     sentinels.switches.add(Arc::downgrade(&listener));
-    let now = |told: usize, port| {
-        assert_eq!(count.load(SeqCst), told);
+    let now = |switches: usize, port| {
+        assert_eq!(count.load(SeqCst), switches);
         assert_eq!(sentinels.known().map(|now| now.address.1), port);
     };
-    let told = |sentinel, port, epoch| sentinels.tell(sentinel, port, epoch);
-    told(1, 1, 5);
+    let says = |sentinel, port, epoch| sentinels.tell(sentinel, port, epoch);
+    says(1, 1, 5);
     now(0, None);
     sentinels.settle(&named(1, 5));
     now(0, Some(1));
-    told(1, 2, 6);
+    says(1, 2, 6);
     now(1, Some(2));
     // Another Sentinel has not heard of it yet, and then it has.
-    told(2, 1, 5);
+    says(2, 1, 5);
     now(1, Some(2));
-    told(2, 2, 6);
+    says(2, 2, 6);
     now(1, Some(2));
     // All have lost what they knew, and fail over.
     for sentinel in 1..=3 {
-        told(sentinel, 2, 0);
+        says(sentinel, 2, 0);
         now(1, Some(2));
     }
-    told(1, 1, 1);
+    says(1, 1, 1);
     now(2, Some(1));
     // None tells its epoch.
     sentinels.settle(&named(1, 0));
-    told(3, 2, 0);
+    says(3, 2, 0);
     now(2, Some(1));
-    told(3, 1, 0);
-    told(3, 2, 0);
+    says(3, 1, 0);
+    says(3, 2, 0);
     now(3, Some(2));
 }
 
@@ -101,20 +101,20 @@ fn a_sentinel_that_is_behind_is_not_followed_back() {
 
 #[test]
 fn a_search_does_not_go_back_behind_what_was_told_meanwhile() {
-    for (known, told) in [(5, 6), (0, 0)] {
+    for (known, reported) in [(5, 6), (0, 0)] {
         let sentinels = sentinels();
-        let (old, new) = (named(1, known), named(2, told));
+        let (old, new) = (named(1, known), named(2, reported));
         sentinels.tell(1, 1, known);
         sentinels.settle(&old);
         let before = sentinels.known();
-        sentinels.tell(1, 2, told);
+        sentinels.tell(1, 2, reported);
         assert_eq!(sentinels.known(), Some(new.clone()));
         assert!(!sentinels.found(&old, before.as_ref()));
         assert_eq!(sentinels.known(), Some(new.clone()));
         // Another search has found the same.
         assert!(sentinels.found(&new, before.as_ref()));
         // A later one, and what all who have forgotten everything say to a search that has begun since.
-        let later = named(3, told + 1);
+        let later = named(3, reported + 1);
         assert!(sentinels.found(&later, before.as_ref()));
         assert!(sentinels.found(&named(1, 0), Some(&later)));
         assert_eq!(sentinels.known(), Some(named(1, 0)));
