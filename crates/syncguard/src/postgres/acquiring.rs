@@ -125,12 +125,12 @@ impl PostgresBackend {
         request: &AcquireRequest,
         limit: &Limit,
     ) -> Result<AcquireOutcome, Error> {
-        let one = match request.claims.as_slice() {
+        let single = match request.claims.as_slice() {
             [claim] if claim.slots.is_none() => Some((claim, PrimaryKeys::new(&claim.key)?)),
             _ => None,
         };
         loop {
-            let attempted = match &one {
+            let attempted = match &single {
                 Some((claim, names)) => Some(self.try_one(executor, request, claim, names).await?),
                 None => None,
             };
@@ -140,7 +140,7 @@ impl PostgresBackend {
                 // One that has expired is taken over by the statement that acquires several.
                 Some(Attempted::Expired) | None => {
                     let outcome = Box::pin(self.try_all(executor, request)).await?;
-                    match (&request.due, &one, outcome) {
+                    match (&request.due, &single, outcome) {
                         (
                             Some(_),
                             Some((_, names)),

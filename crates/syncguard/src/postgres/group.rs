@@ -45,9 +45,9 @@ pub(super) trait Grouped: fmt::Debug + Send + Sync + 'static {
     fn lock_ids(item: &Self::Item) -> &[LockId];
 
     /// Whether both can be in one group: it can change each row only once, and tells of each lock once.
-    fn agree(one: &Self::Item, other: &Self::Item) -> bool {
+    fn agree(item: &Self::Item, other: &Self::Item) -> bool {
         let others = Self::lock_ids(other);
-        !Self::lock_ids(one).iter().any(|own| others.contains(own))
+        !Self::lock_ids(item).iter().any(|own| others.contains(own))
     }
 
     /// The items as parameters of the statement.
@@ -56,7 +56,7 @@ pub(super) trait Grouped: fmt::Debug + Send + Sync + 'static {
     fn plan<'a>(&'a self, params: &'a Self::Params) -> Plan<'a>;
 
     /// What the row says about each lock, by its lock id.
-    fn told(row: Option<&Row>) -> Result<HashMap<&str, Self::Reply>, Error>;
+    fn replies(row: Option<&Row>) -> Result<HashMap<&str, Self::Reply>, Error>;
 
     /// The outcome for an item, by what is told of its locks; `None` if it has to run alone.
     fn outcome(found: Batch<Option<Self::Reply>>) -> Result<Option<Self::Outcome>, Error>;
@@ -171,16 +171,16 @@ impl<W: Grouped> Groups<W> {
             .run_late(W::IS_URGENT, &plan);
         let row = timeout(self.limit * 2, run).await;
         let (members, _) = begun.into_inner().unwrap_or_else(|| group.begin());
-        let told = match &row {
-            Ok(Ok(row)) => W::told(row.as_ref()).map_err(Error::with_unknown_outcome),
+        let replies = match &row {
+            Ok(Ok(row)) => W::replies(row.as_ref()).map_err(Error::with_unknown_outcome),
             // Nothing was committed, and a single member may be the cause. So each runs alone and gets its own
             // error.
             Ok(Err(failure)) if failure.is_refusal() => Ok(HashMap::new()),
             Ok(Err(failure)) => Err(failure.error().clone()),
             Err(_) => Err(timed_out()),
         };
-        match told {
-            Ok(told) => self.tell(members, told).await,
+        match replies {
+            Ok(replies) => self.tell(members, replies).await,
             Err(error) => {
                 for member in members {
                     let _ = member.answer.send(Err(error.clone()));
@@ -190,11 +190,11 @@ impl<W: Grouped> Groups<W> {
     }
 
     /// Tells each member its outcome.
-    async fn tell(&self, members: Vec<Member<W>>, mut told: HashMap<&str, W::Reply>) {
+    async fn tell(&self, members: Vec<Member<W>>, mut replies: HashMap<&str, W::Reply>) {
         let mut unheard = Vec::new();
         for Member { item, answer } in members {
             let locks = W::lock_ids(&item).iter();
-            let found = locks.map(|lock_id| told.remove(lock_id.as_str()));
+            let found = locks.map(|lock_id| replies.remove(lock_id.as_str()));
             let outcome = W::outcome(found.collect()).map_err(Error::with_unknown_outcome);
             if let Err(Ok(Some(outcome))) = answer.send(outcome) {
                 unheard.push((item, outcome));
@@ -264,15 +264,15 @@ mod tests {
 
     #[test]
     fn each_outcome_is_found_by_its_lock_id() {
-        let one = row(&format!("{ID} 000000000000007 1234"));
-        let found = Acquisitions::told(Some(&one)).unwrap();
+        let granted = row(&format!("{ID} 000000000000007 1234"));
+        let found = Acquisitions::replies(Some(&granted)).unwrap();
         let AcquireOutcome::Acquired(grants) = &found[ID] else {
             panic!("locked");
         };
         let grant = &grants[0];
         assert_eq!((grant.fence.get(), grant.expires_at_ms), (7, 1234));
         let two = row(&format!("{ID} locked 1500,BBBBBBBBBBBBBBBBBBBBBB locked 1"));
-        let found = Acquisitions::told(Some(&two)).unwrap();
+        let found = Acquisitions::replies(Some(&two)).unwrap();
         let free_in = Some(Duration::from_millis(1500));
         let labels = crate::values::labels::Labels::default();
         let locked = AcquireOutcome::Locked {
@@ -283,11 +283,15 @@ mod tests {
         assert_eq!(found[ID], locked);
         assert!(found.len() == 2 && found["BBBBBBBBBBBBBBBBBBBBBB"].is_locked());
         let two = row(&format!("{ID} released,BBBBBBBBBBBBBBBBBBBBBB expired"));
-        let found = Releases::told(Some(&two)).unwrap();
+        let found = Releases::replies(Some(&two)).unwrap();
         assert_eq!(found[ID], ReleaseOutcome::Released);
         let other = &found["BBBBBBBBBBBBBBBBBBBBBB"];
         assert_eq!(*other, ReleaseOutcome::Absent(Absence::Expired));
-        assert!(Releases::told(Some(&vec![None, None])).unwrap().is_empty());
+        assert!(
+            Releases::replies(Some(&vec![None, None]))
+                .unwrap()
+                .is_empty()
+        );
     }
 
     #[test]
@@ -304,9 +308,12 @@ mod tests {
             "short 000000000000007 1234",
         ] {
             let malformed = row(outcomes);
-            assert!(Acquisitions::told(Some(&malformed)).is_err(), "{outcomes}");
-            assert!(Releases::told(Some(&malformed)).is_err(), "{outcomes}");
+            assert!(
+                Acquisitions::replies(Some(&malformed)).is_err(),
+                "{outcomes}"
+            );
+            assert!(Releases::replies(Some(&malformed)).is_err(), "{outcomes}");
         }
-        assert!(Acquisitions::told(None).is_err());
+        assert!(Acquisitions::replies(None).is_err());
     }
 }

@@ -35,11 +35,13 @@ pub(super) fn list(row: Option<&Row>, column: usize) -> Result<impl Iterator<Ite
 /// `Internal` when other locks are told of.
 pub(super) fn of_each<T>(
     lock_ids: &[LockId],
-    mut told: HashMap<&str, T>,
+    mut by_lock_id: HashMap<&str, T>,
 ) -> Result<Batch<Option<T>>, Error> {
-    let each = lock_ids.iter().map(|lock_id| told.remove(lock_id.as_str()));
+    let each = lock_ids
+        .iter()
+        .map(|lock_id| by_lock_id.remove(lock_id.as_str()));
     let each = each.collect();
-    match told.is_empty() {
+    match by_lock_id.is_empty() {
         true => Ok(each),
         false => Err(malformed()),
     }

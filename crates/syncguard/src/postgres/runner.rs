@@ -175,7 +175,7 @@ mod tests {
     #[derive(Debug)]
     struct Server {
         state: &'static str,
-        told: std::sync::Mutex<Vec<bool>>,
+        wakes: std::sync::Mutex<Vec<bool>>,
         serves: bool,
     }
 
@@ -186,7 +186,7 @@ mod tests {
                 return Ok(Some(vec![None]));
             }
             let tells = plan.statement.sql().contains("pg_notify");
-            self.told.lock().unwrap().push(tells);
+            self.wakes.lock().unwrap().push(tells);
             match tells || !self.serves {
                 true => Err(Failure::new(Fault::State(self.state))),
                 false => Ok(None),
@@ -200,10 +200,10 @@ mod tests {
 
     /// Which of three releases would have told, and whether they succeeded.
     async fn release_three_times(state: &'static str, serves: bool) -> (Vec<bool>, bool) {
-        let told = std::sync::Mutex::default();
+        let wakes = std::sync::Mutex::default();
         let server = Arc::new(Server {
             state,
-            told,
+            wakes,
             serves,
         });
         let connections = TransportInUse::new(Arc::new(Arc::clone(&server)));
@@ -215,13 +215,13 @@ mod tests {
             let plan = release.plan(&lock_id, false);
             succeeds &= runner.run(&[], &plan).await.is_ok();
         }
-        let told = server.told.lock().unwrap().clone();
-        (told, succeeds)
+        let wakes = server.wakes.lock().unwrap().clone();
+        (wakes, succeeds)
     }
 
     #[tokio::test]
     async fn a_lock_is_freed_also_where_nobody_can_be_told() {
-        for (state, serves, told, succeeds) in [
+        for (state, serves, wakes, succeeds) in [
             // No right to the function, or no such function.
             ("42501", true, &[true, false, false, false][..], true),
             ("42883", true, &[true, false, false, false], true),
@@ -242,7 +242,7 @@ mod tests {
             ("57014", true, &[true, true, true], false),
         ] {
             let found = release_three_times(state, serves).await;
-            assert_eq!(found, (told.to_vec(), succeeds), "{state}");
+            assert_eq!(found, (wakes.to_vec(), succeeds), "{state}");
         }
     }
 }

@@ -48,19 +48,19 @@ fn client_config(tls: &Tls) -> Result<ClientConfig, Error> {
         SslMode::VerifyFull => Check::AuthorityAndName,
     };
     let trusted = match &tls.root {
-        Some(root) => given("sslrootcert", root).trusted()?,
+        Some(root) => pem_of("sslrootcert", root).trusted()?,
         None => tls.default_roots.read(),
     };
     let identity = match (&tls.certificate, &tls.key) {
         (Some(certificate), Some(key)) => {
-            Some((given("sslcert", certificate), given("sslkey", key)))
+            Some((pem_of("sslcert", certificate), pem_of("sslkey", key)))
         }
         _ => None,
     };
     tls::client_config(check, trusted, identity)
 }
 
-fn given<'a>(field: &'static str, pem: &'a Pem) -> GivenPem<'a> {
+fn pem_of<'a>(field: &'static str, pem: &'a Pem) -> GivenPem<'a> {
     let pem = match pem {
         Pem::File(path) => tls::PemInput::File(path),
         Pem::Text(text) => tls::PemInput::Text(text.as_bytes()),

@@ -218,8 +218,8 @@ impl Grouped for Acquisitions {
     }
 
     /// One statement can acquire each key only once.
-    fn agree(one: &NamedRequest, other: &NamedRequest) -> bool {
-        one.names.lock != other.names.lock
+    fn agree(request: &NamedRequest, other: &NamedRequest) -> bool {
+        request.names.lock != other.names.lock
     }
 
     fn params<'a>(requests: impl Iterator<Item = &'a NamedRequest>) -> String {
@@ -240,7 +240,7 @@ impl Grouped for Acquisitions {
         self.statement.bind(params)
     }
 
-    fn told(row: Option<&Row>) -> Result<HashMap<&str, AcquireOutcome>, Error> {
+    fn replies(row: Option<&Row>) -> Result<HashMap<&str, AcquireOutcome>, Error> {
         let each = reply::list(row, 0)?.map(|text| {
             let mut parts = text.split(' ');
             let lock = text.splitn(4, ' ').nth(3);

@@ -65,7 +65,7 @@ impl Claimed {
     pub fn new(claims: &[Claim]) -> Result<Self, Error> {
         let mut keys = Vec::new();
         let mut first_claim = 0;
-        for same in claims.chunk_by(|one, other| one.key == other.key) {
+        for same in claims.chunk_by(|a, b| a.key == b.key) {
             let [claim, ..] = same else { continue };
             let mut item = match claim.slots {
                 None => named(&PrimaryKeys::new(&claim.key)?, claim.key.as_str()),
@@ -124,16 +124,16 @@ pub fn outcome(claims: &[Claim], row: Option<&Row>) -> Result<Option<AcquireOutc
 fn grants(claims: &[Claim], row: Option<&Row>) -> Result<Batch<Grant>, Error> {
     let each = reply::list(row, 1)?.map(|text| text.split_once(' ').ok_or_else(reply::malformed));
     let lock_ids: Batch<LockId> = claims.iter().map(|claim| claim.lock_id.clone()).collect();
-    let told = reply::of_each(&lock_ids, each.collect::<Result<_, _>>()?)?;
-    let grants = claims.iter().zip(told).map(|(claim, told)| {
-        let grant = told.and_then(|told| grant(claim, told));
+    let texts = reply::of_each(&lock_ids, each.collect::<Result<_, _>>()?)?;
+    let grants = claims.iter().zip(texts).map(|(claim, text)| {
+        let grant = text.and_then(|text| grant(claim, text));
         grant.ok_or_else(reply::malformed)
     });
     grants.collect()
 }
 
-fn grant(claim: &Claim, told: &str) -> Option<Grant> {
-    let mut parts = told.split(' ');
+fn grant(claim: &Claim, text: &str) -> Option<Grant> {
+    let mut parts = text.split(' ');
     let (fence, end, number) = (parts.next()?, parts.next()?, parts.next()?);
     let slot = match claim.slots {
         // The digits at the end of a user's key.

@@ -67,7 +67,7 @@ impl LockSets {
 /// # Errors
 /// `Internal` for a row that makes no sense or tells of other locks.
 pub fn outcome(lock_ids: &[LockId], row: Option<&Row>) -> Result<ExtendOutcome, Error> {
-    let found = reply::of_each(lock_ids, told(row)?)?;
+    let found = reply::of_each(lock_ids, rows_by_id(row)?)?;
     judge(&found)
 }
 
@@ -82,7 +82,7 @@ pub(in crate::postgres) enum ExtendedRow {
     Expired,
 }
 
-fn told(row: Option<&Row>) -> Result<HashMap<&str, ExtendedRow>, Error> {
+fn rows_by_id(row: Option<&Row>) -> Result<HashMap<&str, ExtendedRow>, Error> {
     let each = reply::list(row, 0)?.map(|text| {
         let (lock_id, outcome) = text.split_once(' ').ok_or_else(reply::malformed)?;
         let outcome = match outcome {
@@ -100,8 +100,8 @@ fn told(row: Option<&Row>) -> Result<HashMap<&str, ExtendedRow>, Error> {
 /// The outcome for a set of which each lock was looked for.
 fn judge(found: &[Option<ExtendedRow>]) -> Result<ExtendOutcome, Error> {
     let mut ends = Vec::with_capacity(found.len());
-    for (lock, told) in found.iter().enumerate() {
-        let absence = match told {
+    for (lock, row) in found.iter().enumerate() {
+        let absence = match row {
             Some(ExtendedRow::Extended { expires_at_ms }) => {
                 ends.push(*expires_at_ms);
                 continue;
@@ -124,8 +124,8 @@ fn judge(found: &[Option<ExtendedRow>]) -> Result<ExtendOutcome, Error> {
     }
 }
 
-fn is_extended(told: &Option<ExtendedRow>) -> bool {
-    matches!(told, Some(ExtendedRow::Extended { .. }))
+fn is_extended(row: &Option<ExtendedRow>) -> bool {
+    matches!(row, Some(ExtendedRow::Extended { .. }))
 }
 
 /// A group of extensions, as one statement. A row that somebody else has locked is left out of it.
@@ -158,8 +158,8 @@ impl Grouped for Extensions {
         self.0.plan(sets)
     }
 
-    fn told(row: Option<&Row>) -> Result<HashMap<&str, ExtendedRow>, Error> {
-        told(row)
+    fn replies(row: Option<&Row>) -> Result<HashMap<&str, ExtendedRow>, Error> {
+        rows_by_id(row)
     }
 
     /// Of a lock that was not found, nobody knows whether it is gone.
@@ -180,7 +180,7 @@ mod tests {
 
     fn told_of(each: [Option<&str>; 2]) -> Result<ExtendOutcome, Error> {
         let each = IDS.iter().zip(each);
-        let each = each.filter_map(|(id, told)| Some(format!("{id} {}", told?)));
+        let each = each.filter_map(|(id, outcome)| Some(format!("{id} {}", outcome?)));
         let text = each.collect::<Vec<_>>().join(",");
         let row = vec![(!text.is_empty()).then_some(text), None];
         let ids = IDS.map(|id| LockId::parse(id).unwrap());

@@ -78,7 +78,7 @@ const FIRST_END: &str = "
 /// The statements that fail, and the transaction with them, unless locks are held.
 #[derive(Debug)]
 pub(in crate::postgres) struct Checks {
-    one: String,
+    single: String,
     several: String,
     /// Of one lock; stores in the same step that something is done.
     done: String,
@@ -109,7 +109,7 @@ impl Checks {
         };
         let held = include_str!("guard.sql");
         Ok(Self {
-            one: of(held, END),
+            single: of(held, END),
             several: of(held, FIRST_END),
             done: of(include_str!("guard_done.sql"), ""),
         })
@@ -124,7 +124,7 @@ impl Checks {
         let mut values = vec![reply::joined(lock_ids)];
         let Some(Finish { key, due }) = done else {
             let text = match lock_ids {
-                [_] => self.one.clone(),
+                [_] => self.single.clone(),
                 _ => self.several.clone(),
             };
             return Ok(LockCheck { text, values });

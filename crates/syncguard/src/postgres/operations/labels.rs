@@ -22,13 +22,13 @@ pub struct StoredLabels {
 impl StoredLabels {
     /// Those of the lock with that lock id; without it, what of them stands behind the lock id.
     pub(in crate::postgres) fn of(labels: &Labels, lock_id: Option<&LockId>) -> Self {
-        let given = labels.texts();
-        let set = given
+        let optional_texts = labels.texts();
+        let set = optional_texts
             .iter()
             .rev()
             .fold(0, |set, text| set << 1 | usize::from(text.is_some()));
         let lock_id = lock_id.map_or("", LockId::as_str);
-        let texts = given.into_iter().flatten();
+        let texts = optional_texts.into_iter().flatten();
         Self {
             set,
             texts: texts
@@ -91,10 +91,10 @@ impl Labelled {
         let sets = 0..1 << Labels::NAMES.len();
         let statement = |set: usize| {
             let names = Labels::NAMES.iter().enumerate();
-            let given = names.filter(|(at, _)| set >> at & 1 == 1);
-            let given: Vec<_> = (others + 1..).zip(given.map(|(_, name)| *name)).collect();
+            let in_set = names.filter(|(at, _)| set >> at & 1 == 1);
+            let numbered: Vec<_> = (others + 1..).zip(in_set.map(|(_, name)| *name)).collect();
             let each = |text: &dyn Fn(usize, &str) -> String| -> String {
-                given
+                numbered
                     .iter()
                     .map(|(param, name)| text(*param, name))
                     .collect()
@@ -181,9 +181,9 @@ mod tests {
     fn only_a_statement_with_labels_names_their_columns() {
         let of = |sql, value| Labelled::new([sql, value], 6, &Tables::default(), &[]).0;
         let plain = super::super::acquire::of_due(include_str!("acquire.sql"), None);
-        let one = of(&plain, "{}");
+        let single = of(&plain, "{}");
         let several = of(include_str!("acquire_all.sql"), "id || {}");
-        for (set, statement) in one.iter().enumerate().chain(several.iter().enumerate()) {
+        for (set, statement) in single.iter().enumerate().chain(several.iter().enumerate()) {
             let sql = statement.sql();
             for (at, name) in Labels::NAMES.iter().enumerate() {
                 let is_named = set >> at & 1 == 1;

@@ -19,7 +19,7 @@ use crate::values::time::TIME_TOLERANCE_MS;
 #[derive(Debug)]
 pub struct Release {
     /// What most releases are, in the least time.
-    one: Statement,
+    single: Statement,
     several: Statement,
     done: Statement,
 }
@@ -28,10 +28,10 @@ impl Release {
     /// For the locks in `tables`.
     pub fn new(tables: &Tables) -> Self {
         let columns = &["lock_id", "outcome", "commit", "told"];
-        let one = Statement::telling(include_str!("release.sql"), tables, columns);
+        let single = Statement::telling(include_str!("release.sql"), tables, columns);
         let done = include_str!("release_done.sql").replace("{keep_later}", KEEP_LATER);
         Self {
-            one: one.urgent(),
+            single: single.urgent(),
             several: several(tables, ""),
             done: Statement::telling(&done, tables, columns).urgent(),
         }
@@ -57,7 +57,7 @@ impl Release {
     /// The statement that releases the lock with `lock_id`. Unless `durable`, the server answers before the
     /// change is on its disk.
     pub fn plan<'a>(&'a self, lock_id: &'a LockId, durable: bool) -> Plan<'a> {
-        self.one.bind(params(lock_id.as_str(), durable))
+        self.single.bind(params(lock_id.as_str(), durable))
     }
 
     /// The statement that releases the locks whose ids `lock_ids` lists, with commas between.
@@ -96,12 +96,12 @@ pub fn outcome(lock_id: &LockId, row: Option<&Row>) -> Result<ReleaseOutcome, Er
 /// # Errors
 /// As [`outcome`].
 pub fn outcomes(lock_ids: &[LockId], row: Option<&Row>) -> Result<Batch<ReleaseOutcome>, Error> {
-    let found = reply::of_each(lock_ids, told(row)?)?.into_iter();
+    let found = reply::of_each(lock_ids, outcomes_by_id(row)?)?.into_iter();
     let gone = ReleaseOutcome::Absent(Absence::NotFound);
     Ok(found.map(|outcome| outcome.unwrap_or(gone)).collect())
 }
 
-fn told(row: Option<&Row>) -> Result<HashMap<&str, ReleaseOutcome>, Error> {
+fn outcomes_by_id(row: Option<&Row>) -> Result<HashMap<&str, ReleaseOutcome>, Error> {
     let each = reply::list(row, 0)?.map(|text| {
         let (lock_id, outcome) = text.split_once(' ').ok_or_else(reply::malformed)?;
         Ok((lock_id, outcome_of(outcome)?))
@@ -154,8 +154,8 @@ impl Grouped for Releases {
         self.statement.bind(params(lock_ids, self.durable))
     }
 
-    fn told(row: Option<&Row>) -> Result<HashMap<&str, ReleaseOutcome>, Error> {
-        told(row)
+    fn replies(row: Option<&Row>) -> Result<HashMap<&str, ReleaseOutcome>, Error> {
+        outcomes_by_id(row)
     }
 
     fn outcome(found: Batch<Option<ReleaseOutcome>>) -> Result<Option<Self::Outcome>, Error> {
