@@ -51,7 +51,7 @@ pub(crate) enum Completion {
     /// Not an outcome: such a lock is lost, or one of several.
     Lost {
         error: Error,
-        which: Option<usize>,
+        place: Option<usize>,
     },
     /// Not an outcome: a question to a client in JavaScript. Its number is its own.
     Ask {
@@ -256,9 +256,9 @@ fn encode(outcome: Completion, texts: &mut String) -> (Tag, [f64; VALUES]) {
             values[0] = expires_at_ms as f64;
             Tag::Held
         }
-        Completion::Lost { error, which } => {
+        Completion::Lost { error, place } => {
             values[0] = push_error(texts, &error);
-            values[1] = which.map_or(f64::NAN, |which| which as f64);
+            values[1] = place.map_or(f64::NAN, |place| place as f64);
             Tag::Lost
         }
         Completion::Ask { client, text } => {

@@ -107,13 +107,13 @@ impl Holders {
 }
 
 fn lost(message: &str) -> String {
-    told(&Error::new(ErrorKind::LockLost, message), None)
+    loss_as_json(&Error::new(ErrorKind::LockLost, message), None)
 }
 
 /// What JavaScript is told of a loss that it looks for.
-fn told(error: &Error, which: Option<usize>) -> String {
+fn loss_as_json(error: &Error, place: Option<usize>) -> String {
     let mut parts = vec![
-        json!(which),
+        json!(place),
         json!(error.kind().as_str()),
         json!(error.message()),
     ];
@@ -171,10 +171,10 @@ impl Holder for JavaScript {
             .put(self.number, Completion::Held { expires_at_ms });
     }
 
-    fn lost(&self, error: Error, which: Option<usize>) {
-        lock(&self.known).loss = Some(told(&error, which));
+    fn lost(&self, error: Error, place: Option<usize>) {
+        lock(&self.known).loss = Some(loss_as_json(&error, place));
         self.mailbox
-            .put(self.number, Completion::Lost { error, which });
+            .put(self.number, Completion::Lost { error, place });
     }
 }
 

@@ -42,8 +42,8 @@ export class CoreHeartbeats implements Heartbeats, Holder {
     this.#tell((lock) => lock.beat(expiresAtMs));
   }
 
-  lost(failure: Failure, index: number | undefined): void {
-    this.#tell((lock) => lock.loseAt(index, failure));
+  lost(failure: Failure, place: number | undefined): void {
+    this.#tell((lock) => lock.loseAt(place, failure));
   }
 
   /** The core hears of extensions itself. */

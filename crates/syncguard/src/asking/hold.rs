@@ -104,9 +104,9 @@ pub trait Holder: Send + Sync + 'static {
     /// The lock ends at this time now, on the store's clock, in milliseconds since the Unix epoch.
     fn extended(&self, expires_at_ms: i64);
 
-    /// The lock is lost, or one of those that were granted together. The error is of the kind `LockLost`. `which` is the one
-    /// that is gone, in the order of the claims, if the store has said so. Nothing is told after it.
-    fn lost(&self, error: Error, which: Option<usize>);
+    /// The lock is lost, or one of those that were granted together. The error is of the kind `LockLost`. `place` is that of the
+    /// one that is gone, in the order of the claims, if the store has said so. Nothing is told after it.
+    fn lost(&self, error: Error, place: Option<usize>);
 }
 
 /// Whether a [`Holder`] still works under its lock.

@@ -51,7 +51,7 @@ impl Extending {
     fn note(&self, answer: Option<&Result<ExtendOutcome, Error>>) {
         for lead in &self.leads {
             let finished = self.shared.lock().change(lead, |entry| {
-                let answer = answer.and_then(|answer| self.told(&entry.members, answer));
+                let answer = answer.and_then(|answer| self.answer_for(&entry.members, answer));
                 let (ttl, sent, now) = (self.ttl, self.sent, Instant::now());
                 let loss = entry.heartbeat.finish(ttl, sent, answer, now);
                 let extended = match answer {
@@ -74,7 +74,7 @@ impl Extending {
 
     /// What the answer says of locks that were granted together: nothing if only some of them were extended, or if the one that
     /// is gone is none of them any more.
-    fn told<'a>(
+    fn answer_for<'a>(
         &self,
         members: &Members,
         answer: &'a Result<ExtendOutcome, Error>,

@@ -58,7 +58,7 @@ pub(super) struct Heartbeat {
 pub(super) struct Loss {
     pub(super) error: Error,
     /// Which of those that were granted together is gone, if the store has said so.
-    pub(super) which: Option<usize>,
+    pub(super) place: Option<usize>,
 }
 
 /// What is to be done for a lock.
@@ -182,7 +182,7 @@ impl Heartbeat {
             Some(Ok(ExtendOutcome::Absent { lock, absence })) => {
                 return Some(Loss {
                     error: gone(absence),
-                    which: Some(lock),
+                    place: Some(lock),
                 });
             }
             Some(Ok(ExtendOutcome::Extended { .. })) => {
@@ -287,7 +287,7 @@ impl Heartbeat {
                 "the lock was lost: its end passed before it could be extended",
             ),
         };
-        Loss { error, which: None }
+        Loss { error, place: None }
     }
 }
 

@@ -68,7 +68,7 @@ pub(super) enum Next {
 impl Shared {
     pub(super) fn lose(&self, lock_id: &LockId, loss: Loss) {
         if let Some(entry) = self.remove(lock_id) {
-            entry.heartbeat.holder.lost(loss.error, loss.which);
+            entry.heartbeat.holder.lost(loss.error, loss.place);
         }
     }
 

@@ -38,7 +38,7 @@ impl Members {
 
     /// Which of those that were granted it is, if it is to be extended.
     pub(super) fn place(&self, lock_id: &LockId) -> Option<usize> {
-        let place = self.granted.iter().position(|one| one == lock_id)?;
+        let place = self.granted.iter().position(|granted| granted == lock_id)?;
         self.has(lock_id).then_some(place)
     }
 

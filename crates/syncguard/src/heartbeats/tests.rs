@@ -183,8 +183,8 @@ impl Holder for Listener {
         let _ = self.heard.send(Ok(expires_at_ms));
     }
 
-    fn lost(&self, error: Error, which: Option<usize>) {
-        *self.gone.lock().unwrap() = which;
+    fn lost(&self, error: Error, place: Option<usize>) {
+        *self.gone.lock().unwrap() = place;
         let _ = self.heard.send(Err(error));
     }
 }
