@@ -32,8 +32,8 @@ const REDIS_WITHOUT_TIME = [
 ];
 const SQLITE_WITHOUT_TIME = [
   "asking/granting.rs",
-  "Fence::after(one.1.counter, now_ms)",
-  "Fence::after(one.1.counter, 0)",
+  "Fence::after(lock.counter, now_ms)",
+  "Fence::after(lock.counter, 0)",
 ];
 
 const redis = [
@@ -606,8 +606,8 @@ const firestore = [
     [
       [
         "asking/granting.rs",
-        "Fence::after(one.1.counter, now_ms)",
-        "Fence::after((one.1.counter - 1).max(0), 0)",
+        "Fence::after(lock.counter, now_ms)",
+        "Fence::after((lock.counter - 1).max(0), 0)",
       ],
     ],
   ),

@@ -56,14 +56,17 @@ pub(crate) fn grant(
     now_ms: i64,
 ) -> Result<Granting, Error> {
     let each = || claims.iter().zip(found);
-    let given = |(claim, lock): (&Claim, &FoundLock), fence, expires_at_ms| Grant {
+    let grant_of = |claim: &Claim, lock: &FoundLock, fence, expires_at_ms| Grant {
         lock_id: claim.lock_id.clone(),
         slot: lock.slot,
         fence,
         expires_at_ms,
     };
     let before: Option<Batch<Grant>> = each()
-        .map(|one| Some(given(one, one.1.own_fence?, one.1.live_until(now_ms)?)))
+        .map(|(claim, lock)| {
+            let (fence, end) = (lock.own_fence?, lock.live_until(now_ms)?);
+            Some(grant_of(claim, lock, fence, end))
+        })
         .collect();
     if let Some(before) = before {
         return Ok(Granting::Answer(AcquireOutcome::Acquired(before)));
@@ -79,9 +82,9 @@ pub(crate) fn grant(
         }));
     }
     let expires_at_ms = now_ms.saturating_add(ttl.as_millis());
-    let grants = each().map(|one| {
-        let fence = Fence::after(one.1.counter, now_ms)?;
-        Ok(given(one, fence, expires_at_ms))
+    let grants = each().map(|(claim, lock)| {
+        let fence = Fence::after(lock.counter, now_ms)?;
+        Ok(grant_of(claim, lock, fence, expires_at_ms))
     });
     Ok(Granting::Write(grants.collect::<Result<_, Error>>()?))
 }
@@ -299,8 +302,11 @@ mod tests {
         let Granting::Answer(AcquireOutcome::Acquired(grants)) = granting(&found).unwrap() else {
             panic!("not granted again");
         };
-        let given = |at: usize| (grants[at].fence.get(), grants[at].expires_at_ms);
-        assert_eq!((given(0), given(1)), ((41, NOW + 5), (42, NOW + 6)));
+        let fence_and_end = |at: usize| (grants[at].fence.get(), grants[at].expires_at_ms);
+        assert_eq!(
+            (fence_and_end(0), fence_and_end(1)),
+            ((41, NOW + 5), (42, NOW + 6))
+        );
         // A part of it is in the way.
         for found in [[own(41, NOW), free(0)], [own(41, NOW), own(42, NOW - 1000)]] {
             let answer = granting(&found).unwrap();

@@ -155,7 +155,7 @@ impl FromOutcome for Outcome {
 impl FromOutcome for ReleaseOutcome {
     fn of(outcome: Outcome) -> Result<Self, Error> {
         match Batch::<Self>::of(outcome)?.as_slice() {
-            [one] => Ok(*one),
+            [single] => Ok(*single),
             _ => Err(of_another()),
         }
     }

@@ -116,8 +116,8 @@ mod tests {
         let permits = Permits::new(1);
         let first = permits.acquire(false).await;
         let mut gone = [(); 3].map(|()| Box::pin(permits.acquire(true)));
-        for one in &mut gone {
-            assert!(one.as_mut().now_or_never().is_none());
+        for waiter in &mut gone {
+            assert!(waiter.as_mut().now_or_never().is_none());
         }
         let [before, mut at_its_turn, stays_away] = gone;
         drop(before);

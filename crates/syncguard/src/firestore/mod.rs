@@ -312,7 +312,7 @@ impl FirestoreBackend {
         claims: &[Claim],
     ) -> Result<Result<Batch<WantedLock>, AcquireOutcome>, Error> {
         let mut wanted = Batch::new();
-        for same in claims.chunk_by(|one, other| one.key == other.key) {
+        for same in claims.chunk_by(|a, b| a.key == b.key) {
             let Some(Claim { key, slots, .. }) = same.first() else {
                 continue;
             };

@@ -224,10 +224,16 @@ mod tests {
             let trusted = DefaultRoots::Only(pem.clone().into_bytes()).read();
             assert_eq!(trusted.authorities.len(), count, "{pem}");
         }
-        let given = GivenPem {
+        let without_certificate = GivenPem {
             field: "ca",
             pem: PemInput::Text(no_certificate.as_bytes()),
         };
-        assert!(given.trusted().unwrap_err().message().starts_with("ca "));
+        assert!(
+            without_certificate
+                .trusted()
+                .unwrap_err()
+                .message()
+                .starts_with("ca ")
+        );
     }
 }

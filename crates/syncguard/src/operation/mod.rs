@@ -189,14 +189,14 @@ async fn release(
         Ok(Ok(outcomes)) => return Ok(outcomes),
         Ok(Err(failure)) | Err(failure) => failure,
     };
-    let (tell, told) = oneshot::channel();
+    let (tell, answered) = oneshot::channel();
     undo::repeat_release(backend, release, options.lasts, failure, by, |answer| {
         // It may have been cancelled.
         drop(tell.send(answer));
     });
     tokio::select! {
         biased;
-        answer = told => answer.unwrap_or_else(|_| Err(timed_out(backend.as_ref(), limit))),
+        answer = answered => answer.unwrap_or_else(|_| Err(timed_out(backend.as_ref(), limit))),
         () = cancelled => Err(aborted()),
     }
 }

@@ -38,10 +38,10 @@ fn plain(name: &str) -> Vec<char> {
 }
 
 /// The edit distance: how many letters have to be inserted, removed, replaced or swapped with their neighbour.
-fn distance(one: &[char], other: &[char]) -> usize {
+fn distance(word: &[char], other: &[char]) -> usize {
     let mut before_last: Vec<usize> = Vec::new();
     let mut last: Vec<usize> = (0..=other.len()).collect();
-    for (row, letter) in one.iter().enumerate() {
+    for (row, letter) in word.iter().enumerate() {
         let mut current = vec![row + 1];
         for (column, (pair, theirs)) in last.windows(2).zip(other).enumerate() {
             let (diagonal, above) = (pair.first().copied(), pair.last().copied());
@@ -50,7 +50,7 @@ fn distance(one: &[char], other: &[char]) -> usize {
             let moved = [above, left].map(|edits| edits.map(|edits| edits + 1));
             let is_swap = row > 0
                 && column > 0
-                && one.get(row - 1) == Some(theirs)
+                && word.get(row - 1) == Some(theirs)
                 && other.get(column - 1) == Some(letter);
             let swapped = column.checked_sub(1).filter(|_| is_swap);
             let swapped = swapped.and_then(|column| before_last.get(column));
@@ -91,7 +91,7 @@ mod tests {
 
     #[test]
     fn distances_are_counted() {
-        for (one, other, expected) in [
+        for (word, other, expected) in [
             ("", "", 0),
             ("abc", "abc", 0),
             ("abc", "acb", 1),
@@ -101,8 +101,8 @@ mod tests {
             ("", "abc", 3),
         ] {
             let letters = |text: &str| text.chars().collect::<Vec<_>>();
-            assert_eq!(distance(&letters(one), &letters(other)), expected);
-            assert_eq!(distance(&letters(other), &letters(one)), expected);
+            assert_eq!(distance(&letters(word), &letters(other)), expected);
+            assert_eq!(distance(&letters(other), &letters(word)), expected);
         }
     }
 }

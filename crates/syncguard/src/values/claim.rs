@@ -140,8 +140,8 @@ pub(crate) fn in_order(mut claims: Batch<Claim>) -> Result<Batch<Claim>, Error> 
         return Err(Error::invalid("keys must not contain the key of a slot"));
     }
     // Stable, and by the bytes of the key, as in every process.
-    claims.sort_by(|one, other| one.key.as_str().cmp(other.key.as_str()));
-    for same in claims.chunk_by(|one, other| one.key == other.key) {
+    claims.sort_by(|a, b| a.key.as_str().cmp(b.key.as_str()));
+    for same in claims.chunk_by(|a, b| a.key == b.key) {
         let [first, others @ ..] = same else { continue };
         if others.iter().any(|other| other.slots != first.slots)
             || (first.slots.is_none() && !others.is_empty())

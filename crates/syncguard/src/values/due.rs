@@ -178,12 +178,12 @@ mod tests {
             "1764000000000",
             "18446744073709551615",
         ];
-        for one in numbers {
+        for number in numbers {
             for other in numbers {
-                let [a, b] = [one, other].map(|text| text.parse::<u64>().unwrap());
-                assert_eq!(due(one) > due(other), a > b, "{one} {other}");
-                assert_eq!(due(one), Due::from_number(a));
-                assert_eq!(due(one).to_string(), a.to_string());
+                let [a, b] = [number, other].map(|text| text.parse::<u64>().unwrap());
+                assert_eq!(due(number) > due(other), a > b, "{number} {other}");
+                assert_eq!(due(number), Due::from_number(a));
+                assert_eq!(due(number).to_string(), a.to_string());
             }
         }
     }

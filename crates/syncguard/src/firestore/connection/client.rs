@@ -219,7 +219,7 @@ impl<S: Channel> Client<S> {
         while let Some(part) = parts.message().await? {
             reply.begun(part.transaction);
             let time = part.read_time.map(|it| milliseconds(it.seconds, it.nanos));
-            reply.told(time, asked);
+            reply.note_time(time, asked);
             if let Some(document) = part.document {
                 reply.add(layout, document);
             }
@@ -267,7 +267,7 @@ impl<S: Channel> Client<S> {
         while let Some(part) = parts.message().await? {
             reply.begun(part.transaction);
             let time = part.read_time.map(|it| milliseconds(it.seconds, it.nanos));
-            reply.told(time, asked);
+            reply.note_time(time, asked);
             unanswered = unanswered.saturating_sub(part.result.iter().len());
             if let Some(Found(document)) = part.result {
                 reply.add(layout, document);
@@ -396,7 +396,7 @@ impl<S: Channel> Transport for Client<S> {
         let mut parts = self.query(layout.page(after, limit), None).await?;
         while let Some(part) = parts.message().await? {
             let time = part.read_time.map(|it| milliseconds(it.seconds, it.nanos));
-            reply.told(time, asked);
+            reply.note_time(time, asked);
             if let Some(document) = part.document {
                 reply.add(layout, document);
             }

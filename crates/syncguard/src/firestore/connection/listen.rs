@@ -405,8 +405,8 @@ mod tests {
         let added = || target(TargetChangeType::Add, vec![3]);
         assert_eq!(targets.read(added()).unwrap(), [StoreMessage::Alive]);
         assert_eq!(targets.read(added()).unwrap(), []);
-        for told in [deleted(&[3]), target(TargetChangeType::Remove, vec![3])] {
-            assert_eq!(targets.read(told).unwrap(), []);
+        for message in [deleted(&[3]), target(TargetChangeType::Remove, vec![3])] {
+            assert_eq!(targets.read(message).unwrap(), []);
         }
         assert_eq!(std::iter::from_fn(|| requests.try_recv().ok()).count(), 4);
         assert_eq!((targets.ids.len(), targets.by_id.len()), (2, 2));

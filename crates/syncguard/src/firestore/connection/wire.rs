@@ -202,7 +202,7 @@ impl ReadReply {
     }
 
     /// Notes the time on Firestore's clock that a part of the answer says, to a read whose first request was sent then.
-    pub(super) fn told(&mut self, at_ms: Option<i64>, asked: Instant) {
+    pub(super) fn note_time(&mut self, at_ms: Option<i64>, asked: Instant) {
         let Some(at_ms) = at_ms else {
             return;
         };

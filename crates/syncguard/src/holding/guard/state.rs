@@ -278,7 +278,7 @@ impl SetHolder for GuardState {
     fn leaves(&self, lock_id: &LockId) {
         let mut left = lock(&self.left);
         if left.len() > 1 {
-            left.retain(|one| one != lock_id);
+            left.retain(|other| other != lock_id);
         }
     }
 

@@ -47,7 +47,7 @@ pub(in crate::sqlite) fn acquire(
         return Ok(AcquireOutcome::Done(mark));
     }
     let mut wanted: Batch<WantedRow<'_>> = Batch::new();
-    for same in claims.chunk_by(|one, other| one.key == other.key) {
+    for same in claims.chunk_by(|a, b| a.key == b.key) {
         match keys_of(store, same, now_ms)? {
             Ok(keys) => {
                 for key in keys {
