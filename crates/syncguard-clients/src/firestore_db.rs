@@ -80,12 +80,12 @@ where
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
         let answer = self.0.call(request);
-        Box::pin(async { answer.await.map_err(told) })
+        Box::pin(async { answer.await.map_err(recognized) })
     }
 }
 
 /// The error, as one that the backend knows if the credentials gave no token.
-fn told(error: BoxError) -> BoxError {
+fn recognized(error: BoxError) -> BoxError {
     let sdk = error
         .downcast_ref::<SdkError>()
         .or_else(|| error.downcast_ref::<Box<SdkError>>().map(AsRef::as_ref));

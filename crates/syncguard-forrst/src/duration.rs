@@ -94,8 +94,8 @@ mod tests {
                 format!(r#"{{"value":3,"unit":"{unit}"}}"#)
             );
         }
-        let one = Duration::parse("ttl", &json!({ "value": 1.0, "unit": "hour" })).unwrap();
-        assert_eq!(one.in_words(), "1 hour");
+        let hour = Duration::parse("ttl", &json!({ "value": 1.0, "unit": "hour" })).unwrap();
+        assert_eq!(hour.in_words(), "1 hour");
         assert!(Duration::parse("ttl", &json!({ "value": 36_525, "unit": "day" })).is_ok());
     }
 }

@@ -230,7 +230,10 @@ impl Environment {
     ) -> T {
         let mut batch = self.batch.take();
         self.mailbox.take(room, &mut batch);
-        let outcomes = batch.iter().filter(|(_, one)| one.is_outcome()).count();
+        let outcomes = batch
+            .iter()
+            .filter(|(_, completion)| completion.is_outcome())
+            .count();
         let left = self.in_flight.get().saturating_sub(outcomes);
         self.in_flight.set(left);
         let is_idle = left == 0 && !self.mailbox.busy.any();

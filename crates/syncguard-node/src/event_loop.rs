@@ -225,10 +225,10 @@ impl JavaScriptLoop {
     }
 
     /// Gives sources their turn.
-    fn attend(&self, which: impl Fn(&Watched) -> bool, readiness: Readiness) {
+    fn attend(&self, is_meant: impl Fn(&Watched) -> bool, readiness: Readiness) {
         // What they call may add sources.
         let sources = self.sources.borrow().clone();
-        for watched in sources.iter().filter(|watched| which(watched)) {
+        for watched in sources.iter().filter(|watched| is_meant(watched)) {
             let interest = watched.source.turn(readiness);
             if interest == Interest::Nothing {
                 let mut sources = self.sources.borrow_mut();

@@ -150,7 +150,7 @@ mod tests {
 
     #[test]
     fn replies_to_users_scripts_may_hold_anything() {
-        let given = json!([1.5, 9007199254740993_i64, true, { "error": "MINE" }, [null]]);
+        let value = json!([1.5, 9007199254740993_i64, true, { "error": "MINE" }, [null]]);
         let bulk = |text: &str| Reply::Bulk(text.as_bytes().to_vec());
         let expected = vec![
             bulk("1.5"),
@@ -159,7 +159,7 @@ mod tests {
             Reply::Error("MINE".to_owned()),
             Reply::Array(vec![Reply::Nil]),
         ];
-        assert_eq!(users_reply(given).unwrap(), Reply::Array(expected));
+        assert_eq!(users_reply(value).unwrap(), Reply::Array(expected));
         assert!(users_reply(json!({})).unwrap_err().is_outcome_unknown());
     }
 }

@@ -63,7 +63,10 @@ pub(super) fn config(settings: RedisSettings) -> Result<RedisConfig, Error> {
         (None, None) => RedisConfig::default(),
     };
     check_cluster(&settings, &config.server)?;
-    let given_port = settings.port.map(|given| port(given, "port")).transpose()?;
+    let given_port = settings
+        .port
+        .map(|number| port(number, "port"))
+        .transpose()?;
     if let RedisServer::Cluster(cluster) = &mut config.server {
         cluster.nat_map = settings.nat_map.map(cluster::nat_map).transpose()?;
     } else if let Some(nodes) = settings.sentinels {
