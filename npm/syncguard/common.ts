@@ -88,6 +88,9 @@ export type {
   ReleaseResult,
   SyncGuardBackend,
   TelemetryOptions,
+  TryLockMethod,
+  TryLockOptions,
+  TryLockResult,
 } from "./values/types.js";
 export type { BackendTransport } from "./options/backend-transport.js";
 export {

@@ -89,6 +89,9 @@ export type {
   StoreMembers,
   SyncGuardBackend,
   TelemetryOptions,
+  TryLockMethod,
+  TryLockOptions,
+  TryLockResult,
 } from "./values/types.js";
 export type { FirestoreDone, FirestoreGuard, FirestoreTransaction } from "./firestore/members.js";
 export type { BackendTransport } from "./options/backend-transport.js";

@@ -33,6 +33,7 @@ import { forceRelease, isLocked, lookup } from "./look.js";
 import { runOnce } from "./once.js";
 import { release } from "./release.js";
 import { createReleaseAll } from "./release-all.js";
+import { createTryLockMethod } from "./try-lock.js";
 import type {
   BackendCapabilities,
   KeyLookup,
@@ -95,6 +96,7 @@ export function createBackendOn<C extends BackendCapabilities>(
     lookup: (opts: KeyLookup | OwnershipLookup) => operations.lookup(opts),
     forceRelease: (key, more) => operations.forceRelease(key, more),
     lock: createLockMethod(() => backend),
+    tryLock: createTryLockMethod(() => backend),
     lead: async (key, fn, options) => await runLeader(backend, key, fn, options),
     once: async (key, options, fn) => await runOnce(backend, key, options, fn),
     releaseAll: createReleaseAll(() => backend),

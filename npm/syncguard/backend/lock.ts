@@ -7,10 +7,10 @@ import { acquireUntilHeld } from "../waiting/waiting.js";
 import { checkBackend, LABELS, readLabels, readMinHold, resolveTtl } from "../values/arguments.js";
 import { readAutoExtend } from "../values/auto-extend.js";
 import { runInside } from "../holding/chain.js";
-import { exclusiveKeys, readTarget } from "../values/claims.js";
+import { exclusiveKeys, type LockTarget, readTarget } from "../values/claims.js";
 import { subject } from "../watching/events.js";
 import type { WantedTerms } from "../holding/grant.js";
-import { disposalOf, membersOfSet, readDisposal } from "../holding/handle.js";
+import { disposalOf, type LeaseWithHandle, membersOfSet, readDisposal } from "../holding/handle.js";
 import { disposeHeld, extendHeld } from "../holding/held.js";
 import type { Lease } from "../holding/lease.js";
 import { type Extending, internalsOf } from "../holding/internals.js";
@@ -91,7 +91,6 @@ export async function runLocked<T, C extends BackendCapabilities>(
   warnOfUnknown(config, CALLBACK_OPTIONS);
   const { acquisition } = config;
   const target = readTarget(config.key);
-  const { key } = target;
   const signal = config.signal ?? undefined;
   const disposal = readDisposal(config);
   const throwIfLost = config.throwIfLost ?? false;
@@ -111,10 +110,27 @@ export async function runLocked<T, C extends BackendCapabilities>(
     onUnknown: warnOfUnknown,
     terms,
   });
+  return await runUnder(backend, { lease, handle }, { target, signal, throwIfLost }, fn);
+}
+
+/** Of whoever runs a function under a lock. */
+type Caller = {
+  readonly target: LockTarget;
+  readonly signal: AbortSignal | undefined;
+  readonly throwIfLost: boolean;
+};
+
+/** Runs `fn` while the lock is held, and frees it whatever `fn` did. */
+export async function runUnder<T, C extends BackendCapabilities>(
+  backend: LockBackendLike<C>,
+  { lease, handle }: LeaseWithHandle<C>,
+  { target, signal, throwIfLost }: Caller,
+  fn: Work<T, C>,
+): Promise<T> {
   const { origin = backend, stream } = internalsOf(backend) ?? {};
   const run = async (): Promise<T> => {
     try {
-      const lockHandle = createLockHandle(backend, handle, key, lease, signal);
+      const lockHandle = createLockHandle(backend, handle, target.key, lease, signal);
       return await runInside(origin, exclusiveKeys(target), lease, () => fn(lockHandle));
     } finally {
       // Without the signal: if it has aborted the work, the lock must still be released. The handle is there until now, so that

@@ -19,6 +19,7 @@ import {
 import { runLeader } from "./lead.js";
 import { createLockMethod } from "./lock.js";
 import { runOnce } from "./once.js";
+import { createTryLockMethod } from "./try-lock.js";
 import { callQuietly } from "../watching/reports.js";
 import { createReleaseAll } from "./release-all.js";
 import type {
@@ -37,6 +38,7 @@ import { ONE_AT_A_TIME } from "../waiting/waiting.js";
 type Extras<C extends BackendCapabilities> = Pick<
   SyncGuardBackend<C>,
   | "lock"
+  | "tryLock"
   | "lead"
   | "once"
   | "forceRelease"
@@ -159,6 +161,7 @@ export function observeBackend<C extends BackendCapabilities>(
   };
   if (backend.transport) observed.transport = backend.transport;
   if (backend.lock) observed.lock = createLockMethod(() => observed);
+  if (backend.tryLock) observed.tryLock = createTryLockMethod(() => observed);
   if (backend.lead)
     observed.lead = async (key, fn, options) => await runLeader(observed, key, fn, options);
   if (backend.once) {

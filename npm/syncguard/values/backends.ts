@@ -33,6 +33,8 @@ import type {
   OnceResult,
   ReleaseAllOptions,
   ReleaseAllResult,
+  TryLockOptions,
+  TryLockResult,
 } from "./options.js";
 import type { AcquireResult, ExtendResult, LockInfo, ReleaseResult } from "./results.js";
 
@@ -209,6 +211,28 @@ export type LockMethod<C extends BackendCapabilities = FencingCapabilities> = {
   (claims: Claims | Required<Claim>, options?: BackendLockOptions): Promise<HeldLocks<C>>;
 };
 
+/** `tryLock()` of a backend of this package. */
+export type TryLockMethod<C extends BackendCapabilities = FencingCapabilities> = {
+  /** Under the lock on a key. */
+  <T>(
+    key: string,
+    fn: (handle: LockHandle<C>) => Promise<T> | T,
+    options?: TryLockOptions,
+  ): Promise<TryLockResult<T>>;
+  /** Under one slot of a key. */
+  <T>(
+    claim: SlotClaim,
+    fn: (handle: SlotHandle<C>) => Promise<T> | T,
+    options?: TryLockOptions,
+  ): Promise<TryLockResult<T>>;
+  /** Under several locks, all or nothing. */
+  <T>(
+    claims: Claims | Required<Claim>,
+    fn: (handle: LocksHandle<C>) => Promise<T> | T,
+    options?: TryLockOptions,
+  ): Promise<TryLockResult<T>>;
+};
+
 /** `once()` of a backend of this package. */
 export type OnceMethod<C extends BackendCapabilities = FencingCapabilities> = <T>(
   key: string,
@@ -294,6 +318,23 @@ export interface SyncGuardBackend<
    * ```
    */
   lock: LockMethod<C>;
+  /**
+   * Runs `fn` under the lock if it is free at this moment, and frees it whatever `fn` did. If somebody holds it, `fn` does not run.
+   * Asks once and does not wait.
+   *
+   * @returns `{ ran: true, value }` with what `fn` returned, or `{ ran: false, reason: "locked" }` with `retryAfterMs` and `owner`, as far
+   *   as the store knows them
+   * @throws LockError `InvalidArgument` that names the argument; `Aborted` if the signal came first; `LockLost` with `throwIfLost`; or
+   *   the store's error. What `fn` throws is thrown. A failed release goes to `onReleaseError`
+   * @example
+   * ```ts
+   * const run = await backend.tryLock("cache:refresh", async ({ fence }) => {
+   *   console.log("refreshing under fence", fence);
+   * });
+   * if (!run.ran) console.log("somebody is on it, for at most", run.retryAfterMs, "ms");
+   * ```
+   */
+  tryLock: TryLockMethod<C>;
   /**
    * Runs `fn` in one process at a time, of all that call this with the same key. It leads until it settles or the lock, which extends
    * itself, is lost; then this process campaigns again, but never before `fn` has settled. What `fn` returns is ignored.

@@ -151,6 +151,41 @@ export interface BackendLockOptions extends LockLabels {
   minHoldMs?: number | undefined;
 }
 
+/** How `tryLock()` takes the lock. */
+export interface TryLockOptions extends Omit<BackendLockOptions, "acquisition"> {
+  /** Cancels the attempt, and aborts the signal of the callback's handle. It does not affect the release. */
+  signal?: AbortSignal | undefined;
+  /**
+   * Whether `tryLock()` is rejected with `LockLost` if the lock was lost while the function ran, in place of what the function
+   * returned. What it throws comes first. Default false.
+   */
+  throwIfLost?: boolean | undefined;
+}
+
+/** What came of `tryLock()`. */
+export type TryLockResult<T> =
+  | {
+      /** The lock was free, and the function ran under it to its end. */
+      ran: true;
+      /** What the function has returned. */
+      value: T;
+    }
+  | {
+      /** Somebody holds the lock: the function did not run. */
+      ran: false;
+      /** Why. */
+      reason: "locked";
+      /** Of several keys, the one that is held. */
+      key?: string;
+      /**
+       * Milliseconds until the lock that stood in the way ends by itself; absent if the store has not said so. Its holder may release it
+       * before, or extend it.
+       */
+      retryAfterMs?: number;
+      /** The label with which it was taken, if it has one. */
+      owner?: string;
+    };
+
 /**
  * Called when the function of `lead()` has thrown, or a campaign has failed; `lead()` goes on. Without such a function the error is
  * printed, in production, too.
