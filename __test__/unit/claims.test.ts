@@ -209,3 +209,39 @@ describe("a backend of users' own", () => {
     expect([mine.acquired, mine.released]).toEqual([[], []]);
   });
 });
+
+describe("slots beside the key of lock()", () => {
+  test("are slots of the key", async () => {
+    const backend = createTestBackend();
+    await lock(
+      backend,
+      async ({ slot }) => {
+        expect(slot).toBeGreaterThan(0);
+        const other = await backend.tryLock({ key: "a", slots: 2 }, ({ slot }) => slot);
+        expect(other).toEqual({ ran: true, value: 3 - slot });
+        expect(await backend.isLocked({ key: "a" })).toBe(false);
+      },
+      { key: "a", slots: 2 },
+    );
+    const bound = createAutoLock(backend);
+    expect(await bound(({ slot }) => slot, { key: "a", slots: 1 })).toBe(1);
+  });
+
+  test.each([
+    [{ key: { key: "a", slots: 2 }, slots: 2 }, /^slots belongs into the claim/],
+    [{ key: ["a", "b"], slots: 2 }, /^slots belongs into the claim/],
+    [{ key: "a", slots: 2, take: 2 }, /^take belongs into a claim/],
+    [{ key: "a", slots: 0 }, /^slots must be a whole number/],
+  ])("are refused in %j", async (config, message) => {
+    const refused = lock(createTestBackend(), () => 1, config as never);
+    expect(await lockError(refused)).toMatchObject({
+      code: "InvalidArgument",
+      message: expect.stringMatching(message) as string,
+    });
+  });
+
+  test("are the lock on the key if they are null", async () => {
+    const config = { key: "a", slots: null, take: null };
+    expect(await lock(createTestBackend(), ({ key }) => key, config as never)).toBe("a");
+  });
+});

@@ -88,6 +88,7 @@ export type {
   SlotHandle,
   StoreMembers,
   SyncGuardBackend,
+  SlotConfig,
   TelemetryOptions,
   TryLockMethod,
   TryLockOptions,

@@ -1,7 +1,7 @@
 /** Waits for a lock and holds it, while a callback runs or until its holder releases it. */
 
 import { CALLBACK_WAITING, METHOD_WAITING } from "../native/wait.js";
-import { checkBooleans, checkFunction, checkObject } from "../options/validation.js";
+import { checkBooleans, checkFunction, checkObject, invalid } from "../options/validation.js";
 import { optionNames, refuseUnknown, WAITING, warnOfUnknown } from "../options/names.js";
 import { acquireUntilHeld } from "../waiting/waiting.js";
 import { checkBackend, LABELS, readLabels, readMinHold, resolveTtl } from "../values/arguments.js";
@@ -33,15 +33,17 @@ import type {
 } from "../values/types.js";
 
 /** The configuration that `lock()` takes after the callback. */
-export type Config = Omit<LockConfig, "key"> & {
+export type Config = Omit<LockConfig, "key" | "slots"> & {
   key: string | Claim | readonly (string | Claim)[];
+  slots?: number | undefined;
+  take?: number | undefined;
   acquisition?: AcquisitionOptions | undefined;
 };
 
 const CALLBACK_OPTIONS = optionNames(
   "lock()",
   [
-    ...["key", "ttlMs", "signal", "autoExtend", "acquisition"],
+    ...["key", "slots", "take", "ttlMs", "signal", "autoExtend", "acquisition"],
     ...[...LABELS, "onReleaseError", "onLost", "throwIfLost", "disposeTimeoutMs", "minHoldMs"],
   ],
   WAITING,
@@ -90,7 +92,7 @@ export async function runLocked<T, C extends BackendCapabilities>(
   checkObject(config, "config");
   warnOfUnknown(config, CALLBACK_OPTIONS);
   const { acquisition } = config;
-  const target = readTarget(config.key);
+  const target = targetOf(config);
   const signal = config.signal ?? undefined;
   const disposal = readDisposal(config);
   const throwIfLost = config.throwIfLost ?? false;
@@ -111,6 +113,15 @@ export async function runLocked<T, C extends BackendCapabilities>(
     terms,
   });
   return await runUnder(backend, { lease, handle }, { target, signal, throwIfLost }, fn);
+}
+
+/** What `lock()` is to take: a claim may stand beside the other options, if it is one of slots of a key. */
+function targetOf({ key, slots, take }: Config): LockTarget {
+  if ((slots ?? take ?? undefined) === undefined) return readTarget(key);
+  if ((take ?? undefined) !== undefined)
+    throw invalid("take belongs into a claim: key: { key, slots, take }");
+  if (typeof key === "object") throw invalid("slots belongs into the claim that key is");
+  return readTarget({ key, slots });
 }
 
 /** Of whoever runs a function under a lock. */

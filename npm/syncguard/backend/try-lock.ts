@@ -33,9 +33,9 @@ export async function runTryLock<T, C extends BackendCapabilities>(
   backend: LockBackendLike<C>,
   wanted: string | Claim | readonly (string | Claim)[],
   fn: Work<T, C>,
-  given: TryLockOptions | undefined,
+  tryOptions: TryLockOptions | undefined,
 ): Promise<TryLockResult<T>> {
-  const options = given ?? {};
+  const options = tryOptions ?? {};
   const target = readTarget(wanted);
   checkFunction(fn, "fn");
   checkObject(options, "options");

@@ -10,7 +10,7 @@ import type {
   LockConfigOf,
   LockHandle,
   LocksHandle,
-  SlotClaim,
+  SlotConfig,
   SlotHandle,
 } from "../values/types.js";
 import { getDefaultBackend } from "./backend.js";
@@ -53,14 +53,15 @@ export function lock<T, C extends BackendCapabilities = BackendCapabilities>(
  * import { lock } from "syncguard";
  *
  * await lock(backend, ({ slot, fence }) => console.log("one of five: number", slot, "under fence", fence), {
- *   key: { key: "api:partner", slots: 5 },
+ *   key: "api:partner",
+ *   slots: 5,
  * });
  * ```
  */
 export function lock<T, C extends BackendCapabilities = BackendCapabilities>(
   backend: LockBackendLike<C>,
   fn: (handle: SlotHandle<C>) => Promise<T> | T,
-  config: LockConfigOf<SlotClaim>,
+  config: SlotConfig,
 ): Promise<T>;
 /**
  * Under several locks, all or nothing, on a backend of this package.
@@ -108,14 +109,12 @@ export function lock<T>(fn: (handle: LockHandle) => Promise<T> | T, config: Lock
  * import { lock } from "syncguard";
  *
  * await lock(({ slot }) => console.log("one of five: number", slot), {
- *   key: { key: "api:partner", slots: 5 },
+ *   key: "api:partner",
+ *   slots: 5,
  * });
  * ```
  */
-export function lock<T>(
-  fn: (handle: SlotHandle) => Promise<T> | T,
-  config: LockConfigOf<SlotClaim>,
-): Promise<T>;
+export function lock<T>(fn: (handle: SlotHandle) => Promise<T> | T, config: SlotConfig): Promise<T>;
 /**
  * Under several locks, all or nothing, on the default backend.
  *

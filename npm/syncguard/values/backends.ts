@@ -33,6 +33,7 @@ import type {
   OnceResult,
   ReleaseAllOptions,
   ReleaseAllResult,
+  SlotConfig,
   TryLockOptions,
   TryLockResult,
 } from "./options.js";
@@ -152,7 +153,7 @@ export type BoundLock<C extends BackendCapabilities = FencingCapabilities> = {
   /** Under the lock on a key. */
   <T>(fn: (handle: LockHandle<C>) => Promise<T> | T, config: LockConfig): Promise<T>;
   /** Under one slot of a key. */
-  <T>(fn: (handle: SlotHandle<C>) => Promise<T> | T, config: LockConfigOf<SlotClaim>): Promise<T>;
+  <T>(fn: (handle: SlotHandle<C>) => Promise<T> | T, config: SlotConfig): Promise<T>;
   /** Under several locks, all or nothing. */
   <T>(
     fn: (handle: LocksHandle<C>) => Promise<T> | T,

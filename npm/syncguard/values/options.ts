@@ -2,7 +2,7 @@
 
 import type { LockError } from "../native/errors.js";
 import type { LockLabels } from "../native/outcome.js";
-import type { GrantedLock } from "./names.js";
+import type { GrantedLock, SlotClaim } from "./names.js";
 
 /**
  * Called when a release fails where nothing can be thrown: at the end of an `await using` block or of `lock()`. Without such a
@@ -93,6 +93,8 @@ export interface AcquisitionOptions {
 export interface LockConfig extends LockLabels {
   /** Names what the lock protects: at most 512 bytes of UTF-8 after NFC normalisation. */
   key: string;
+  /** With it, one slot of the key is taken: {@link SlotConfig}. */
+  slots?: undefined;
   /** Milliseconds after which the lock ends by itself. Default 30000. */
   ttlMs?: number | undefined;
   /** Cancels the waiting, and aborts the signal of the callback's handle. It does not affect the release. */
@@ -127,6 +129,14 @@ export type LockConfigOf<What> = Omit<LockConfig, "key"> & {
   /** What to take. */
   key: What;
 };
+
+/** {@link LockConfig} for one slot of a key: as a claim, or with `slots` beside the key. */
+export type SlotConfig =
+  | LockConfigOf<SlotClaim>
+  | (Omit<LockConfig, "slots"> & {
+      /** At most so many hold a slot of the key at a time; 1 to 1000. */
+      slots: number;
+    });
 
 /** How `backend.lock()` takes the lock. */
 export interface BackendLockOptions extends LockLabels {
