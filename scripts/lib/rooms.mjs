@@ -70,8 +70,6 @@ export const LIMIT_EXCEPTIONS = {
   "redis/ioredis.ts": ["complexity"],
   "redlock/redlock.ts": ["max-params"],
   "redlock/settings.ts": ["complexity"],
-  "waiting/polling.ts": ["complexity"],
-  "waiting/waiting.ts": ["max-lines-per-function", "complexity"],
 };
 
 /** The configurations of ESLint that keep the limits. */

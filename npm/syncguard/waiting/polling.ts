@@ -59,26 +59,28 @@ export async function askUntilHeld<T extends { readonly ok: true }>(
   try {
     for (;;) {
       wait.attempts += 1;
-      let found: T | Locked | LockError;
+      let locked: Locked | undefined;
+      let failed: LockError | undefined;
       try {
-        found = await ask(retry.attemptTimeoutMs(elapsedMs));
+        const found = await ask(retry.attemptTimeoutMs(elapsedMs));
+        if (found.ok) return found;
+        locked = found;
       } catch (error) {
         cancellation?.check();
-        found = toLockError(error, key);
+        failed = toLockError(error, key);
       }
-      if (!(found instanceof LockError) && found.ok) return found;
 
       elapsedMs = clock.now() - wait.startMs;
-      const failed = found instanceof LockError ? found : undefined;
-      if (failed === undefined) wait.contended += 1;
       if (failed !== undefined && !(failure !== undefined && retry.isCut(failed.code, elapsedMs))) {
         failure = failed;
       }
-      if (!(found instanceof LockError)) busy = found.busy;
+      if (locked !== undefined) {
+        wait.contended += 1;
+        busy = locked.busy;
+      }
       const delayMs = saying(busy, () => decide(retry, failed, failure, elapsedMs, isHinted));
-      if (failed === undefined) onLocked?.();
-      const freeInMs = found instanceof LockError ? undefined : found.freeInMs;
-      const end = await backoff.pause(delayMs, freeInMs);
+      if (locked !== undefined) onLocked?.();
+      const end = await backoff.pause(delayMs, locked?.freeInMs);
       isHinted = end !== "retry";
       if (end === "freed") wait.wakeups += 1;
       cancellation?.check();

@@ -18,6 +18,7 @@ import { addTarget, type LockTarget, exclusiveKeys } from "../values/claims.js";
 import { systemClock } from "../values/clock.js";
 import { type Observation, subject } from "../watching/events.js";
 import type { WantedTerms } from "../holding/grant.js";
+import type { Lease } from "../holding/lease.js";
 import {
   handleOfCall,
   handleOnTerms,
@@ -41,7 +42,6 @@ import type {
   AcquisitionOptions,
   BackendCapabilities,
   LockBackendLike,
-  OnReleaseError,
 } from "../values/types.js";
 import { normalizeAndValidateKey } from "../values/values.js";
 
@@ -53,7 +53,7 @@ export type AcquisitionRequest = {
   signal: AbortSignal | undefined;
   /** How the lock extends itself, if it does; checked. */
   autoExtend?: HeartbeatOptions | undefined;
-  acquisition: AcquisitionOptions | undefined;
+  acquisition: AcquisitionOptions | null | undefined;
   /** What `acquisition` does not say. */
   defaults: Policy;
   /** What becomes of members of `acquisition` that are no options. */
@@ -69,46 +69,33 @@ export async function acquireUntilHeld<C extends BackendCapabilities>(
   backend: LockBackendLike<C>,
   request: AcquisitionRequest,
 ): Promise<LeaseWithHandle<C>> {
-  const acquisition = request.acquisition ?? undefined;
   const user = readSignal(request.signal);
-  let acquisitionSignal: AbortSignal | undefined;
-  if (acquisition !== undefined) {
-    checkObject(acquisition, "acquisition");
-    request.onUnknown(acquisition, OPTIONS);
-    acquisitionSignal = readSignal(acquisition.signal, "acquisition.signal");
-  }
+  const acquisitionSignal = readAcquisitionSignal(request);
   const internals = internalsOf(backend);
   const { clock = systemClock, origin = backend } = internals ?? {};
   const isOurs = internals?.grants !== undefined;
-  const { target } = request;
-  if (!isOurs && target.claims !== undefined) throw invalid(ONE_AT_A_TIME);
-  // A backend that does not check keys may not normalise them either, and two spellings of a key are one lock.
-  const key = isOurs ? target.key : normalizeAndValidateKey(target.key);
+  const { target, terms } = request;
+  const key = isOurs ? target.key : keyForUsers(target);
   const isInsideItself = (): boolean => isInside(origin, isOurs ? exclusiveKeys(target) : [key]);
-  const policy = policyOf(acquisition, request.defaults, key);
+  const warnIfInside = (): void => {
+    if (isInsideItself()) warnOfInside();
+  };
+  const policy = policyOf(request, key);
 
   const wait = beginWait(policy, clock.now());
   const cancellation = watchSignals(user, acquisitionSignal, key);
   try {
     cancellation?.check();
-    const { ttlMs, labels, autoExtend } = request;
-    const args: { -readonly [Name in keyof AcquireArguments]: AcquireArguments[Name] } = {
-      key,
-      ttlMs,
-      signal: cancellation?.signal,
-    };
-    if (labels !== undefined) Object.assign(args, labels);
-    if (autoExtend !== undefined && internals !== undefined) args.autoExtend = autoExtend;
+    const args = argumentsFor(request, key, cancellation, internals);
     const acquire = acquireOf(backend);
-    const { terms } = request;
     let result: AcquireOk<C>;
     let startedMs = 0;
     if (acquire !== undefined && isOurs) {
-      if (policy.waits && isInsideItself()) warnOfInside();
+      if (policy.waits) warnIfInside();
       result = (await acquire(args, { wait, target, terms })) as AcquireOk<C>;
       if (cancellation?.isAborted() === true) {
         // It was granted before, and wrappers have passed it on meanwhile.
-        giveBack(backend, result, key, terms?.onReleaseError);
+        giveBack(backend, result, key, terms);
         throw cancellation.error();
       }
     } else {
@@ -116,23 +103,16 @@ export async function acquireUntilHeld<C extends BackendCapabilities>(
         startedMs = clock.elapsed();
         const pending =
           acquire === undefined ? backend.acquire(args) : acquire(args, { wait, terms });
-        return await attempt(backend, pending, key, terms?.onReleaseError, cancellation);
+        return await attempt(backend, pending, key, terms, cancellation);
       };
-      const onLocked = (): void => {
-        if (isInsideItself()) warnOfInside();
-      };
-      result = await askUntilHeld<AcquireOk<C>>({ key, clock, wait, cancellation, ask, onLocked });
+      const polling = { key, clock, wait, cancellation, ask, onLocked: warnIfInside };
+      result = await askUntilHeld<AcquireOk<C>>(polling);
     }
-    const acquired = leaseWithHandle(
-      backend,
-      acquire === undefined ? handleFor(backend, result, request, internals) : result,
-      target.key,
-    );
-    if (autoExtend !== undefined && internals === undefined) {
-      startHeartbeats(backend, acquired.handle, acquired.lease, { ttlMs, startedMs, autoExtend });
-    }
-    const { isSet, lockId } = acquired.lease;
-    tell(internals, target, wait, { result: "ok", ...(isSet ? {} : { lockId }) });
+    const acquired =
+      acquire === undefined
+        ? adopt(backend, result, request, internals, startedMs)
+        : leaseWithHandle(backend, result, target.key);
+    tell(internals, target, wait, outcomeOf(acquired.lease));
     return acquired;
   } catch (thrown) {
     const error = addTarget(explain(thrown, isInsideItself, key, cancellation), target);
@@ -143,16 +123,58 @@ export async function acquireUntilHeld<C extends BackendCapabilities>(
   }
 }
 
-/** A handle of what a backend has granted that could not be told how the lock is to be held. */
-function handleFor<C extends BackendCapabilities>(
+/** The signal among the options that say how to wait, whose names are checked first. */
+function readAcquisitionSignal({
+  acquisition,
+  onUnknown,
+}: AcquisitionRequest): AbortSignal | undefined {
+  if (acquisition === undefined || acquisition === null) return undefined;
+  checkObject(acquisition, "acquisition");
+  onUnknown(acquisition, OPTIONS);
+  return readSignal(acquisition.signal, "acquisition.signal");
+}
+
+/** The key for a backend of users' own: it may not normalise keys itself, and two spellings of a key are one lock. */
+function keyForUsers({ key, claims }: LockTarget): string {
+  if (claims !== undefined) throw invalid(ONE_AT_A_TIME);
+  return normalizeAndValidateKey(key);
+}
+
+/** What `acquire()` is given. */
+function argumentsFor(
+  { ttlMs, labels, autoExtend }: AcquisitionRequest,
+  key: string,
+  cancellation: Cancellation | undefined,
+  internals: Internals | undefined,
+): AcquireArguments {
+  const args: { -readonly [Name in keyof AcquireArguments]: AcquireArguments[Name] } = {
+    key,
+    ttlMs,
+    signal: cancellation?.signal,
+  };
+  if (labels !== undefined) Object.assign(args, labels);
+  if (autoExtend !== undefined && internals !== undefined) args.autoExtend = autoExtend;
+  return args;
+}
+
+/** The lock that a backend has granted which could not be told how it is to be held. */
+function adopt<C extends BackendCapabilities>(
   backend: LockBackendLike<C>,
   result: AcquireOk<C>,
-  { target: { key }, terms }: AcquisitionRequest,
+  { target: { key }, ttlMs, terms, autoExtend }: AcquisitionRequest,
   internals: Internals | undefined,
-): AcquireOk<C> {
-  if (internals === undefined) return handleOfCall(backend, result, key, terms);
-  const { lease, handle } = leaseWithHandle(backend, result, key);
-  return handleOnTerms(backend, handle, lease, terms);
+  startedMs: number,
+): LeaseWithHandle<C> {
+  if (internals !== undefined) {
+    const { lease, handle } = leaseWithHandle(backend, result, key);
+    return leaseWithHandle(backend, handleOnTerms(backend, handle, lease, terms), key);
+  }
+  const adopted = leaseWithHandle(backend, handleOfCall(backend, result, key, terms), key);
+  // A backend of users' own does not know the option.
+  if (autoExtend !== undefined) {
+    startHeartbeats(backend, adopted.handle, adopted.lease, { ttlMs, startedMs, autoExtend });
+  }
+  return adopted;
 }
 
 /** What a backend of users' own is told that was asked for more than a key. */
@@ -164,13 +186,13 @@ function giveBack<C extends BackendCapabilities>(
   backend: LockBackendLike<C>,
   result: AcquireOk<C>,
   key: string,
-  onReleaseError: OnReleaseError | undefined,
+  terms: WantedTerms | undefined,
 ): void {
   const lease = leaseOf(result);
   const { lockId } = result;
   // A backend of users' own may have named another key than it was asked for.
   const lock = lease?.isSet === true ? reported(lease, undefined) : { lockId, key };
-  releaseInBackground(backend, lease?.ids ?? { lockId }, lock, onReleaseError);
+  releaseInBackground(backend, lease?.ids ?? { lockId }, lock, terms?.onReleaseError);
 }
 
 /** What to fail with: after an abort, that; and of one that has waited in vain for itself, that it did so. */
@@ -186,6 +208,11 @@ function explain(
     return new LockError(error.code, error.message + INSIDE, { ...error.context, key });
   }
   return addContext(error, key);
+}
+
+/** How a wait has ended that was not in vain. Of several locks, no single lock id says which they are. */
+function outcomeOf({ isSet, lockId }: Lease): Pick<Observation, "result" | "lockId"> {
+  return isSet ? { result: "ok" } : { result: "ok", lockId };
 }
 
 /** Tells how a wait has ended. Where the core has waited, nobody has told of the attempts, so that this stands for them. */
@@ -224,7 +251,7 @@ async function attempt<C extends BackendCapabilities>(
   backend: LockBackendLike<C>,
   pending: Promise<AcquireResult<C>>,
   key: string,
-  onReleaseError: OnReleaseError | undefined,
+  terms: WantedTerms | undefined,
   cancellation: Cancellation | undefined,
 ): Promise<AcquireOk<C> | Locked> {
   let result: AcquireResult<C>;
@@ -235,7 +262,7 @@ async function attempt<C extends BackendCapabilities>(
     if (first === CANCELLED) {
       Promise.resolve(pending).then(
         (late) => {
-          if (late?.ok) giveBack(backend, late, key, onReleaseError);
+          if (late?.ok) giveBack(backend, late, key, terms);
         },
         () => undefined,
       );
@@ -243,7 +270,7 @@ async function attempt<C extends BackendCapabilities>(
     }
     result = checkResult(backend, first, key);
     if (cancellation.signal.aborted) {
-      if (result.ok) giveBack(backend, result, key, onReleaseError);
+      if (result.ok) giveBack(backend, result, key, terms);
       throw cancellation.error();
     }
   }
@@ -260,12 +287,8 @@ function busyOf(result: object): Busy | undefined {
 }
 
 /** How to wait, with what is not given from `defaults`. */
-function policyOf(
-  acquisition: AcquisitionOptions | undefined,
-  defaults: Policy,
-  key: string,
-): Policy {
-  if (acquisition === undefined) return defaults;
+function policyOf({ acquisition, defaults }: AcquisitionRequest, key: string): Policy {
+  if (acquisition === undefined || acquisition === null) return defaults;
   try {
     return Policy.of({
       maxRetries: acquisition.maxRetries ?? defaults.maxRetries,
