@@ -92,29 +92,38 @@ export async function runLeader<C extends BackendCapabilities>(
     return lease.loss === undefined ? "after others" : "at once";
   };
 
+  /** Somebody else leads: the store is there, and need not be asked often. */
+  let isFollower = false;
+  let isTold = false;
+  /** What comes after a campaign that has failed; `undefined` if it was ended. */
+  const afterFailure = (error: unknown): Next | undefined => {
+    const code = (error as Partial<LockError> | undefined)?.code;
+    if (code === "Aborted") return undefined;
+    if (code === "InvalidArgument") throw error;
+    isFollower = code === "AcquisitionTimeout";
+    // Whoever leads or holds the lock around this very call waits for it for ever. It is told so once.
+    const isVain = isFollower && !isTold && isInside(origin, [key]);
+    if (isVain) isTold = true;
+    if (!isFollower || isVain) reportLeadError(error, key, "campaign", onError);
+    return isFollower ? "at once" : "after a failure";
+  };
+
+  const campaignAndServe = async (): Promise<Next | undefined> => {
+    try {
+      const held = await campaign(isFollower ? FOLLOWING : CAMPAIGNING);
+      isFollower = false;
+      return await serve(held);
+    } catch (error) {
+      return afterFailure(error);
+    }
+  };
+
   // Neither a wait for the lock nor heartbeats keep the process for a function that only waits for its signal.
   const alive = keepAlive(() => undefined, LONGEST_TIMER_MS);
   try {
-    /** Somebody else leads: the store is there, and need not be asked often. */
-    let isFollower = false;
-    let isTold = false;
     for (let failures = 0; ends?.isAborted() !== true;) {
-      let next: Next;
-      try {
-        const taken = await campaign(isFollower ? FOLLOWING : CAMPAIGNING);
-        isFollower = false;
-        next = await serve(taken);
-      } catch (error) {
-        const code = (error as Partial<LockError> | undefined)?.code;
-        if (code === "Aborted") return;
-        if (code === "InvalidArgument") throw error;
-        isFollower = code === "AcquisitionTimeout";
-        next = isFollower ? "at once" : "after a failure";
-        // Whoever leads or holds the lock around this very call waits for it for ever. It is told so once.
-        const isVain = isFollower && !isTold && isInside(origin, [key]);
-        if (isVain) isTold = true;
-        if (!isFollower || isVain) reportLeadError(error, key, "campaign", onError);
-      }
+      const next = await campaignAndServe();
+      if (next === undefined) return;
       failures = next === "after a failure" ? failures + 1 : 0;
       if (next === "at once") continue;
       await pause(clock, delayMs(CAMPAIGNING, Math.max(failures - 1, 0), Math.random()), ends);

@@ -38,19 +38,9 @@ function subjectOf({ key, claims, lockIds }: Ids, target: LockTarget | undefined
   return subjectOfKeys(claims.map(name).filter((text) => typeof text === "string"));
 }
 
-/**
- * The operations, told of to those who hear of them.
- *
- * @param waits - whether `acquire` waits itself: whoever asks it to tells of that in the end
- */
-export function observe<C extends BackendCapabilities>(
-  operations: Operations<C>,
-  stream: Stream,
-  clock: Clock,
-  waits: boolean,
-): Operations<C> {
-  /** Runs an operation and tells of it. */
-  const observing = async <Result>(
+/** What runs an operation, and tells of it. */
+function observer(stream: Stream, clock: Clock) {
+  return async <Result>(
     type: LockEvent["type"],
     args: Ids | null | undefined,
     operation: () => Promise<Result>,
@@ -77,6 +67,20 @@ export function observe<C extends BackendCapabilities>(
     stream.tell({ ...common(), ...report(result), type });
     return result;
   };
+}
+
+/**
+ * The operations, told of to those who hear of them.
+ *
+ * @param waits - whether `acquire` waits itself: whoever asks it to tells of that in the end
+ */
+export function observe<C extends BackendCapabilities>(
+  operations: Operations<C>,
+  stream: Stream,
+  clock: Clock,
+  waits: boolean,
+): Operations<C> {
+  const observing = observer(stream, clock);
   // Apart from what chooses them: V8 would allocate what their closures refer to also where nobody hears.
   const acquire: Operations<C>["acquire"] = (opts, asked) =>
     observing("acquire", opts, () => operations.acquire(opts, asked), acquired, asked);

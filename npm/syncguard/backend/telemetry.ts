@@ -2,10 +2,11 @@ import { checkFunction, checkObject, invalid } from "../options/validation.js";
 import { optionNames, warnOfUnknown } from "../options/names.js";
 import { checkBackend } from "../values/arguments.js";
 import { readAutoExtend } from "../values/auto-extend.js";
-import { systemClock } from "../values/clock.js";
+import { type Clock, systemClock } from "../values/clock.js";
 import { joined, type Observation, type Stream } from "../watching/events.js";
 import { observe } from "./observe.js";
 import { decorate, disposalOf, handleOfCall, leaseOf } from "../holding/handle.js";
+import type { WantedTerms } from "../holding/grant.js";
 import { startHeartbeats } from "../holding/heartbeats.js";
 import {
   type AcquireArguments,
@@ -119,37 +120,8 @@ export function observeBackend<C extends BackendCapabilities>(
   };
   const operating = observe(operations, stream, clock, grants !== undefined);
 
-  const acquire: Operations<C>["acquire"] = async (opts, asked) => {
-    const startedMs = clock.elapsed();
-    const { key, ttlMs } = opts ?? {};
-    // A user's backend does not know the option, and its lock is extended from here. Those are no operations of users,
-    // and are counted instead of reported.
-    const autoExtend = isUsers ? readAutoExtend(opts?.autoExtend, ttlMs) : undefined;
-    // Whoever is the backend of this wrapper grants the lock on these terms, if it can be told.
-    const outer = asked?.terms?.stream;
-    const terms = {
-      ...asked?.terms,
-      stream: outer === undefined ? stream : joined(stream, outer),
-    };
-    const isDelivered = acquireOf(backend) !== undefined;
-    const result = await operating.acquire(isUsers ? withoutAutoExtend(opts) : opts, {
-      ...asked,
-      terms,
-    });
-    // Bound to this wrapper, so that the operations of the handle are reported too.
-    const handle =
-      isUsers && result?.ok
-        ? handleOfCall(observed, result, key, terms)
-        : decorate(observed, result, key, disposalOf(result));
-    const lease = leaseOf(handle);
-    if (lease === undefined || !handle.ok) return handle;
-    if (!isUsers && !isDelivered) lease.agreeOn(terms);
-    if (autoExtend !== undefined) {
-      startHeartbeats(backend, handle, lease, { ttlMs, startedMs, autoExtend });
-    }
-    return handle;
-  };
-
+  const wrapped = { backend, operating, stream, clock, self: () => observed };
+  const acquire = isUsers ? acquireOfUsers(wrapped) : acquireOfOurs(wrapped);
   const all: Operations<C> = { ...operating, acquire };
   const observed: LockBackend<C> & { -readonly [Name in keyof Extras<C>]?: Extras<C>[Name] } = {
     capabilities: backend.capabilities,
@@ -175,6 +147,68 @@ export function observeBackend<C extends BackendCapabilities>(
   const everybody = joined(internals?.stream, stream);
   setInternals(observed, { origin, clock, operations: all, stream: everybody, grants, clockSkew });
   return observed;
+}
+
+/** A backend, the operations that are told of, and the wrapper that has them. */
+type Wrapped<C extends BackendCapabilities> = {
+  readonly backend: LockBackendLike<C>;
+  readonly operating: Operations<C>;
+  readonly stream: Stream;
+  readonly clock: Clock;
+  readonly self: () => LockBackend<C>;
+};
+
+/** The terms of an acquisition, with `stream` among those who hear of the lock. */
+function termsWith(stream: Stream, terms: WantedTerms | undefined): WantedTerms {
+  const outer = terms?.stream;
+  return { ...terms, stream: outer === undefined ? stream : joined(stream, outer) };
+}
+
+/** `acquire` of a backend of this package. Handles are bound to the wrapper, so that their operations are reported too. */
+function acquireOfOurs<C extends BackendCapabilities>({
+  backend,
+  operating,
+  stream,
+  self,
+}: Wrapped<C>): Operations<C>["acquire"] {
+  return async (opts, asked) => {
+    const { key } = opts ?? {};
+    // Whoever is the backend of this wrapper grants the lock on these terms, if it can be told.
+    const terms = termsWith(stream, asked?.terms);
+    const isDelivered = acquireOf(backend) !== undefined;
+    const result = await operating.acquire(opts, { ...asked, terms });
+    const handle = decorate(self(), result, key, disposalOf(result));
+    if (handle.ok && !isDelivered) leaseOf(handle)?.agreeOn(terms);
+    return handle;
+  };
+}
+
+/**
+ * `acquire` of a user's backend, which does not know `autoExtend`: its locks are extended from here. Those are no operations of
+ * users, and are counted instead of reported.
+ */
+function acquireOfUsers<C extends BackendCapabilities>({
+  backend,
+  operating,
+  stream,
+  clock,
+  self,
+}: Wrapped<C>): Operations<C>["acquire"] {
+  return async (opts, asked) => {
+    const startedMs = clock.elapsed();
+    const { key, ttlMs } = opts ?? {};
+    const autoExtend = readAutoExtend(opts?.autoExtend, ttlMs);
+    const terms = termsWith(stream, asked?.terms);
+    const result = await operating.acquire(withoutAutoExtend(opts), { ...asked, terms });
+    const handle = result?.ok
+      ? handleOfCall(self(), result, key, terms)
+      : decorate(self(), result, key, disposalOf(result));
+    const lease = leaseOf(handle);
+    if (lease !== undefined && handle.ok && autoExtend !== undefined) {
+      startHeartbeats(backend, handle, lease, { ttlMs, startedMs, autoExtend });
+    }
+    return handle;
+  };
 }
 
 /** Callers may pass anything. */
