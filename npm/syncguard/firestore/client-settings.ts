@@ -49,39 +49,66 @@ export function readClient(client: FirestoreClient): Reading {
   return readSettings({ ...settings, projectId, databaseId });
 }
 
-function readSettings(clientSettings: Readonly<Record<string, unknown>>): Reading {
+type ClientSettings = Readonly<Record<string, unknown>>;
+
+function readSettings(clientSettings: ClientSettings): Reading {
   const settings: FirestoreSettings = {};
-  const { projectId, databaseId, credentials, keyFilename, ssl, ...rest } = clientSettings;
-  const { servicePath, apiEndpoint, port, preferRest, ...others } = rest;
-  const texts = { projectId, databaseId, keyFilename };
+  const { projectId, databaseId, credentials, keyFilename, preferRest, ...rest } = clientSettings;
+  const { ssl, servicePath, apiEndpoint, port, ...others } = rest;
+  const obstacle =
+    readTexts({ projectId, databaseId, keyFilename }, settings) ??
+    readCredentials(credentials, settings) ??
+    // Whoever sets it may be on a network that gRPC cannot pass.
+    (isGiven(preferRest) && preferRest !== false ? "preferRest" : undefined) ??
+    obstacleAmong(others, ssl) ??
+    readHost({ ssl, servicePath, apiEndpoint, port }, settings);
+  return obstacle === undefined ? { settings } : { obstacle };
+}
+
+function readTexts(
+  texts: Record<"projectId" | "databaseId" | "keyFilename", unknown>,
+  settings: FirestoreSettings,
+): string | undefined {
   for (const [name, text] of Object.entries(texts) as [keyof typeof texts, unknown][]) {
     if (!isGiven(text)) continue;
-    if (typeof text !== "string") return { obstacle: name };
+    if (typeof text !== "string") return name;
     settings[name] = text;
   }
-  if (isGiven(credentials)) {
-    const json = typeof credentials === "object" ? credentialsJson(credentials) : undefined;
-    if (json === undefined) return { obstacle: "credentials" };
-    // In the client too, credentials win over a file.
-    delete settings.keyFilename;
-    settings.credentials = json;
-  }
-  // Whoever sets it may be on a network that gRPC cannot pass.
-  if (isGiven(preferRest) && preferRest !== false) return { obstacle: "preferRest" };
+  return undefined;
+}
+
+function readCredentials(credentials: unknown, settings: FirestoreSettings): string | undefined {
+  if (!isGiven(credentials)) return undefined;
+  const json = typeof credentials === "object" ? credentialsJson(credentials) : undefined;
+  if (json === undefined) return "credentials";
+  // In the client too, credentials win over a file.
+  delete settings.keyFilename;
+  settings.credentials = json;
+  return undefined;
+}
+
+/** The first of the other settings that may affect where documents are, or who may read them. */
+function obstacleAmong(others: ClientSettings, ssl: unknown): string | undefined {
   for (const [name, value] of Object.entries(others)) {
     if (!isGiven(value) || INDIFFERENT.has(name)) continue;
     // After its first call to an emulator, the client itself has put this header there.
     if (name === "customHeaders" && ssl === false && isDeepStrictEqual(value, OWNER)) continue;
-    return { obstacle: name };
+    return name;
   }
+  return undefined;
+}
 
+function readHost(
+  { ssl, servicePath, apiEndpoint, port }: ClientSettings,
+  settings: FirestoreSettings,
+): string | undefined {
   const name = servicePath ?? apiEndpoint ?? PUBLIC_HOST;
-  if (typeof name !== "string") return { obstacle: "the host" };
+  if (typeof name !== "string") return "the host";
   const host = isGiven(port) ? `${name}:${toNumber(port)}` : name;
   // Without TLS, the client treats the server as an emulator and sends an administrator's token.
   if (ssl === false) settings.emulatorHost = host;
   // The native connection always verifies certificates.
-  else if (!nodeVerifies()) return { obstacle: "NODE_TLS_REJECT_UNAUTHORIZED=0" };
+  else if (!nodeVerifies()) return "NODE_TLS_REJECT_UNAUTHORIZED=0";
   else settings.host = host;
-  return { settings };
+  return undefined;
 }

@@ -25,6 +25,42 @@ const HARMLESS: ReadonlySet<string> = new Set([
   "autoSelectFamilyAttemptTimeout",
 ]);
 
+/** Carries a value over to the addon's settings; `false` if the addon does not support it. */
+type CarryOver = (tls: TlsSettings, value: unknown) => boolean;
+
+function pem(name: "ca" | "cert" | "key"): CarryOver {
+  return (tls, value) => {
+    const text = readPem(value);
+    if (text !== undefined) tls[name] = text;
+    return text !== undefined;
+  };
+}
+
+/** Settings that the addon has, too. */
+const SUPPORTED: ReadonlyMap<string, CarryOver> = new Map<string, CarryOver>([
+  ["ca", pem("ca")],
+  ["cert", pem("cert")],
+  ["key", pem("key")],
+  [
+    "servername",
+    (tls, value) => {
+      if (typeof value !== "string" || value === "") return false;
+      tls.servername = value;
+      return true;
+    },
+  ],
+  [
+    "rejectUnauthorized",
+    (tls, value) => {
+      if (typeof value !== "boolean") return false;
+      tls.rejectUnauthorized = value;
+      return true;
+    },
+  ],
+  // The core supports nothing older than TLS 1.2.
+  ["minVersion", (_, value) => value !== "TLSv1.3"],
+]);
+
 /**
  * Reads options of Node's `tls.connect()`.
  *
@@ -37,19 +73,12 @@ export function readTls(options: unknown, isSocket = false): TlsReading {
   const tls: TlsSettings = {};
   for (const [name, value] of Object.entries(options) as [string, unknown][]) {
     if (value === undefined || value === null) continue;
-    if (name === "ca" || name === "cert" || name === "key") {
-      const pem = readPem(value);
-      if (pem === undefined) return { obstacle: `tls.${name}` };
-      tls[name] = pem;
-    } else if (name === "servername" && typeof value === "string" && value !== "") {
-      tls.servername = value;
-    } else if (name === "rejectUnauthorized" && typeof value === "boolean") {
-      tls.rejectUnauthorized = value;
-    } else if (name === "minVersion" && value !== "TLSv1.3") {
-      // The core supports nothing older than TLS 1.2.
-    } else if (!(HARMLESS.has(name) && (isSocket || !ADDRESS.has(name)))) {
-      return { obstacle: `tls.${name}` };
-    }
+    const carryOver = SUPPORTED.get(name);
+    const isSupported =
+      carryOver === undefined
+        ? HARMLESS.has(name) && (isSocket || !ADDRESS.has(name))
+        : carryOver(tls, value);
+    if (!isSupported) return { obstacle: `tls.${name}` };
   }
   return { tls };
 }

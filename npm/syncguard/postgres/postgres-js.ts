@@ -24,12 +24,10 @@ export function readPostgresJs(options: Readonly<Record<string, unknown>>): Read
   connection.user = user;
   connection.database = database;
 
-  const { pass } = options;
-  if (typeof pass === "function") target.password = () => (pass as () => unknown)();
-  else if (typeof pass !== "string") return { obstacle: "the password" };
-  else if (pass !== "") connection.password = pass;
-
-  const obstacle = readSsl(options.ssl, connection) ?? readSession(options, connection);
+  const obstacle =
+    readPassword(options.pass, target) ??
+    readSsl(options.ssl, connection) ??
+    readSession(options, connection);
   if (obstacle !== undefined) return { obstacle };
 
   if (isGiven(max)) connection.poolSize = toNumber(max);
@@ -55,6 +53,13 @@ function readHosts({
     host: name,
     port: toNumber(ports[index] ?? ports[0]),
   }));
+}
+
+function readPassword(password: unknown, target: Target): string | undefined {
+  if (typeof password === "function") target.password = () => (password as () => unknown)();
+  else if (typeof password !== "string") return "the password";
+  else if (password !== "") target.connection.password = password;
+  return undefined;
 }
 
 function readSsl(ssl: unknown, connection: PostgresSettings): string | undefined {

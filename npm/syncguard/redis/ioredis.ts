@@ -30,25 +30,9 @@ export function readIoredis(options: object): Reading {
   const settings: RedisSettings = {};
   const bySentinel = Array.isArray(fields.sentinels) && fields.sentinels.length > 0;
 
-  for (const [theirs, ours] of [...TEXTS, ...(bySentinel ? SENTINEL_TEXTS : [])]) {
-    const value = fields[theirs];
-    if (!isGiven(value) || value === "") continue;
-    if (typeof value !== "string") return { obstacle: theirs };
-    settings[ours] = value;
-  }
-  // Without a password ioredis does not log in.
-  if (settings.password === undefined) delete settings.username;
-
-  if (isGiven(fields.port)) settings.port = toNumber(fields.port);
-  if (isGiven(fields.db)) {
-    const db = toNumber(fields.db);
-    if (!(db <= 255)) return { obstacle: "db" };
-    settings.db = db;
-  }
-  // For timeouts, 0 means none in ioredis.
-  if (isPositive(fields.connectTimeout)) settings.connectTimeoutMs = fields.connectTimeout;
-  if (isPositive(fields.commandTimeout)) settings.operationTimeoutMs = fields.commandTimeout;
-
+  const texts = bySentinel ? [...TEXTS, ...SENTINEL_TEXTS] : TEXTS;
+  const obstacle = readTexts(fields, texts, settings) ?? readNumbers(fields, settings);
+  if (obstacle !== undefined) return { obstacle };
   if (bySentinel) return readSentinels(fields, settings);
   if (isGiven(fields.tls) && fields.tls !== false) {
     const reading = readTls(fields.tls);
@@ -57,6 +41,38 @@ export function readIoredis(options: object): Reading {
     settings.tls = reading.tls;
   }
   return { settings };
+}
+
+/** Takes over the texts of these names; gives the name of one that is no text. */
+function readTexts(
+  fields: Record<string, unknown>,
+  names: readonly (typeof TEXTS | typeof SENTINEL_TEXTS)[number][],
+  settings: RedisSettings,
+): string | undefined {
+  for (const [theirs, ours] of names) {
+    const value = fields[theirs];
+    if (!isGiven(value) || value === "") continue;
+    if (typeof value !== "string") return theirs;
+    settings[ours] = value;
+  }
+  // Without a password ioredis does not log in.
+  if (settings.password === undefined) delete settings.username;
+  return undefined;
+}
+
+function readNumbers(
+  { port, db, connectTimeout, commandTimeout }: Record<string, unknown>,
+  settings: RedisSettings,
+): string | undefined {
+  if (isGiven(port)) settings.port = toNumber(port);
+  if (isGiven(db)) {
+    settings.db = toNumber(db);
+    if (!(settings.db <= 255)) return "db";
+  }
+  // For timeouts, 0 means none in ioredis.
+  if (isPositive(connectTimeout)) settings.connectTimeoutMs = connectTimeout;
+  if (isPositive(commandTimeout)) settings.operationTimeoutMs = commandTimeout;
+  return undefined;
 }
 
 function readSentinels(fields: Record<string, unknown>, settings: RedisSettings): Reading {
