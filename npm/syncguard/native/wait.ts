@@ -9,6 +9,10 @@ const BACKOFFS: readonly string[] = ["exponential", "fixed"];
 const JITTERS: readonly string[] = ["equal", "full", "none"];
 const WAITS: readonly string[] = ["notify", "poll", "notify-only"];
 
+/** The options of each type, in the order in which they are checked. */
+const NUMBERS = ["maxRetries", "retryDelayMs", "maxRetryDelayMs", "timeoutMs"] as const;
+const TEXTS = ["backoff", "jitter"] as const;
+
 /** What ends a wait between two attempts: the store, which tells of a release, or the next retry's time alone. */
 export type WaitFor = "notify" | "poll" | "notify-only";
 
@@ -107,14 +111,18 @@ export type Wait = {
   lastMs: number | undefined;
 };
 
+function checkTypes(options: RetryOptions): void {
+  for (const name of NUMBERS) {
+    if (typeof options[name] !== "number") throw invalid(`${name} must be a number`);
+  }
+  for (const name of TEXTS) {
+    if (typeof options[name] !== "string") throw invalid(`${name} must be a string`);
+  }
+}
+
 function check(options: RetryOptions): void {
+  checkTypes(options);
   const { maxRetries, retryDelayMs, maxRetryDelayMs, timeoutMs, backoff, jitter, wait } = options;
-  if (typeof maxRetries !== "number") throw invalid("maxRetries must be a number");
-  if (typeof retryDelayMs !== "number") throw invalid("retryDelayMs must be a number");
-  if (typeof maxRetryDelayMs !== "number") throw invalid("maxRetryDelayMs must be a number");
-  if (typeof timeoutMs !== "number") throw invalid("timeoutMs must be a number");
-  if (typeof backoff !== "string") throw invalid("backoff must be a string");
-  if (typeof jitter !== "string") throw invalid("jitter must be a string");
   if (!BACKOFFS.includes(backoff)) throw invalid('backoff must be "exponential" or "fixed"');
   if (!JITTERS.includes(jitter)) throw invalid('jitter must be "equal", "full" or "none"');
   if (wait !== undefined && !WAITS.includes(wait))

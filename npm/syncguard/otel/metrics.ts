@@ -79,6 +79,33 @@ function countRefusals(
   return clockSkew.listen(() => counter.add(1, attributesOfBackend(backend)));
 }
 
+/** The instruments that each operation, wait and hold is recorded with. */
+function createInstruments(meter: Meter) {
+  const duration = (name: string, description: string, boundaries: number[]): Histogram =>
+    meter.createHistogram(name, {
+      description,
+      unit: "s",
+      advice: { explicitBucketBoundaries: boundaries },
+    });
+  return {
+    operation: duration("syncguard.operation.duration", "Duration of operations on the store", ANSWER_S), // prettier-ignore
+    wait: duration("syncguard.wait.duration", "Time that lock() waited until it had the lock or gave up", WAIT_S), // prettier-ignore
+    hold: duration("syncguard.hold.duration", "Time that locks were held", HOLD_S),
+    contention: meter.createCounter("syncguard.contention", {
+      description: "Attempts that found the lock held by somebody",
+      unit: "{attempt}",
+    }),
+    losses: meter.createCounter("syncguard.losses", {
+      description: "Locks that were lost while they were held",
+      unit: "{lock}",
+    }),
+    heartbeats: meter.createCounter("syncguard.heartbeats", {
+      description: "Extensions by heartbeats, counted when the lock is released or lost",
+      unit: "{extension}",
+    }),
+  };
+}
+
 /**
  * The metrics of one backend.
  *
@@ -92,27 +119,7 @@ export function createMetrics(
   clockSkew: Pick<ClockSkew, "listen"> | undefined,
 ): { tell: Stream["tell"]; stop: () => void } {
   const meter = provider.getMeter(SCOPE, constants.version);
-  const duration = (name: string, description: string, boundaries: number[]): Histogram =>
-    meter.createHistogram(name, {
-      description,
-      unit: "s",
-      advice: { explicitBucketBoundaries: boundaries },
-    });
-  const operation = duration("syncguard.operation.duration", "Duration of operations on the store", ANSWER_S); // prettier-ignore
-  const wait = duration("syncguard.wait.duration", "Time that lock() waited until it had the lock or gave up", WAIT_S); // prettier-ignore
-  const hold = duration("syncguard.hold.duration", "Time that locks were held", HOLD_S);
-  const contention = meter.createCounter("syncguard.contention", {
-    description: "Attempts that found the lock held by somebody",
-    unit: "{attempt}",
-  });
-  const losses = meter.createCounter("syncguard.losses", {
-    description: "Locks that were lost while they were held",
-    unit: "{lock}",
-  });
-  const heartbeats = meter.createCounter("syncguard.heartbeats", {
-    description: "Extensions by heartbeats, counted when the lock is released or lost",
-    unit: "{extension}",
-  });
+  const { operation, wait, hold, contention, losses, heartbeats } = createInstruments(meter);
   const own = attributesOfBackend(backend);
 
   const recordHold = (seen: Observation, outcome: string): void => {

@@ -36,14 +36,19 @@ export function readSettings(
   checkObject(overrides, "settings");
   warnOfUnknown(overrides, OPTIONS);
   checkBooleans({ firstClientOnly: overrides.firstClientOnly ?? undefined });
+  const valueOf = (name: keyof Settings): number => numberOf(overrides, name) ?? base[name];
   const settings: Settings = {
-    driftFactor: numberOf(overrides, "driftFactor") ?? base.driftFactor,
-    retryCount: numberOf(overrides, "retryCount") ?? base.retryCount,
-    retryDelay: numberOf(overrides, "retryDelay") ?? base.retryDelay,
-    retryJitter: numberOf(overrides, "retryJitter") ?? base.retryJitter,
-    automaticExtensionThreshold:
-      numberOf(overrides, "automaticExtensionThreshold") ?? base.automaticExtensionThreshold,
+    driftFactor: valueOf("driftFactor"),
+    retryCount: valueOf("retryCount"),
+    retryDelay: valueOf("retryDelay"),
+    retryJitter: valueOf("retryJitter"),
+    automaticExtensionThreshold: valueOf("automaticExtensionThreshold"),
   };
+  checkSettings(settings);
+  return settings;
+}
+
+function checkSettings(settings: Settings): void {
   const { retryCount } = settings;
   if (!(retryCount >= -1 && (retryCount === Infinity || Number.isInteger(retryCount)))) {
     throw invalid("retryCount must be an integer, not smaller than -1, or Infinity");
@@ -54,7 +59,6 @@ export function readSettings(
     }
   }
   if (settings.driftFactor >= 1) throw invalid("driftFactor must be less than 1");
-  return settings;
 }
 
 /** Settings whose values were told to be none. */

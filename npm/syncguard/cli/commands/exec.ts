@@ -159,6 +159,23 @@ function read({ values, operands }: Invocation): Settings {
     const value = text(values, name);
     return value === undefined ? otherwise : from(value, name);
   };
+  const { slots, take } = readSlots(values, operands);
+  const ttlMs = duration("ttl", BACKEND_DEFAULTS.ttlMs, readPositiveDuration);
+  const minHoldMs = duration("min-hold", 0, readDuration);
+  if (minHoldMs > ttlMs) throw usage("--min-hold must not be longer than --ttl");
+  const due = readOnce(values, operands.length === 1 && slots === undefined);
+  return {
+    ...{ keys: operands, slots, take, ttlMs, minHoldMs },
+    waitMs: duration("wait", 0, readDuration),
+    due,
+    killAfterMs: duration("kill-after", DEFAULT_KILL_AFTER_MS, readDuration),
+    autoExtend: values["no-auto-extend"] !== true,
+    owner: ownerOf(values),
+  };
+}
+
+/** How many slots the key has, and how many of them are wanted. */
+function readSlots(values: Values, operands: readonly string[]): Pick<Settings, "slots" | "take"> {
   const slots = readCount(values, "slots", constants.maxSlots);
   const take = readCount(values, "take", constants.maxClaims);
   if (slots !== undefined && operands.length > 1) throw usage("--slots is for one key");
@@ -166,24 +183,18 @@ function read({ values, operands }: Invocation): Settings {
   if (slots !== undefined && take !== undefined && take > slots) {
     throw usage("--take must not be larger than --slots");
   }
-  const ttlMs = duration("ttl", BACKEND_DEFAULTS.ttlMs, readPositiveDuration);
-  const minHoldMs = duration("min-hold", 0, readDuration);
-  if (minHoldMs > ttlMs) throw usage("--min-hold must not be longer than --ttl");
+  return { slots, take };
+}
+
+/** The period for which the command is to run once. */
+function readOnce(values: Values, isOneKey: boolean): string | undefined {
   const once = text(values, "once");
-  if (once !== undefined) {
-    if (operands.length > 1 || slots !== undefined) throw usage("--once is for one key");
-    for (const other of ["wait", "min-hold"]) {
-      if (values[other] !== undefined) throw usage(`--once and --${other} exclude each other`);
-    }
+  if (once === undefined) return undefined;
+  if (!isOneKey) throw usage("--once is for one key");
+  for (const other of ["wait", "min-hold"]) {
+    if (values[other] !== undefined) throw usage(`--once and --${other} exclude each other`);
   }
-  return {
-    ...{ keys: operands, slots, take, ttlMs, minHoldMs },
-    waitMs: duration("wait", 0, readDuration),
-    due: once === undefined ? undefined : readPeriod(once, "once"),
-    killAfterMs: duration("kill-after", DEFAULT_KILL_AFTER_MS, readDuration),
-    autoExtend: values["no-auto-extend"] !== true,
-    owner: ownerOf(values),
-  };
+  return readPeriod(once, "once");
 }
 
 function ownerOf(values: Values): string {
