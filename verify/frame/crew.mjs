@@ -61,12 +61,12 @@ export class Crew {
   async end(signal) {
     const all = [...this.#members];
     for (const member of all) this.send(member, signal);
-    await inTime(Promise.all(all.map(({ ended }) => ended)));
+    await withinPatience(Promise.all(all.map(({ ended }) => ended)));
   }
 }
 
 /** Fails if nothing has come of it after a minute. */
-export async function inTime(promise) {
+export async function withinPatience(promise) {
   const late = sleep(PATIENCE_MS, undefined, { ref: false }).then(() => {
     throw new Error(`nothing has happened for ${PATIENCE_MS} ms`);
   });

@@ -3,7 +3,7 @@
 
 import { setTimeout as sleep } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
-import { inTime } from "../frame/crew.mjs";
+import { withinPatience } from "../frame/crew.mjs";
 import { noteTo, nowMs } from "../frame/notes.mjs";
 import { randomOf } from "../frame/seed.mjs";
 
@@ -66,13 +66,13 @@ class Candidates {
 
   /** Whoever leads, once somebody does. */
   async leader() {
-    return this.#leader ?? (await inTime(this.#next.promise));
+    return this.#leader ?? (await withinPatience(this.#next.promise));
   }
 
   /** Does it to the leader, and waits until another leads; resolves to what was done when. */
   async strike({ member }, signal) {
     const { crew } = this.#stage;
-    const next = inTime(this.#next.promise);
+    const next = withinPatience(this.#next.promise);
     const atMs = nowMs();
     crew.send(member, signal);
     const by = (await next).member.name;
@@ -82,7 +82,7 @@ class Candidates {
       contAtMs = nowMs();
       crew.send(member, "SIGCONT");
     } else {
-      await inTime(member.ended);
+      await withinPatience(member.ended);
       await this.add();
     }
     return { atMs, member: member.name, by, contAtMs };
