@@ -6,7 +6,6 @@ import { mkdirSync, mkdtempSync, readdirSync, rmSync, symlinkSync } from "node:f
 import { readFileSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { dirname, join, resolve } from "node:path";
-import { startServer } from "../bench/redis/server.mjs";
 import { build } from "./lib/build.mjs";
 import { needPrograms } from "./lib/debian.mjs";
 import { pack } from "./lib/pack.mjs";
@@ -39,6 +38,8 @@ await main(async () => {
   let registry, redis;
   try {
     registry = await startRegistry(join(folder, "registry"));
+    // It needs packages, which are there only now.
+    const { startServer } = await import("../bench/redis/server.mjs");
     redis = await startServer();
     await rehearse({ folder, given, registry, redis });
   } finally {

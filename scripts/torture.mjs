@@ -17,7 +17,6 @@ import { recording } from "./lib/records.mjs";
 import { fuzzRow, historyRow, leaderRow, matrixRows, periodRow, testRow } from "./lib/reports.mjs";
 import { exitOnSignals, main, must, run } from "./lib/run.mjs";
 import { needServers } from "./lib/servers.mjs";
-import { play } from "../verify/frame/play.mjs";
 import { leaders } from "../verify/leader/scene.mjs";
 import { periods } from "../verify/once/scene.mjs";
 import { startStore, storeNames } from "./lib/torture.mjs";
@@ -61,6 +60,8 @@ async function scene(scene, words, told) {
   await buildPackage();
   await buildEmulator();
   await needServers();
+  // It needs packages, which are there only now.
+  const { play } = await import("../verify/frame/play.mjs");
   return await play(scene, words, told);
 }
 
@@ -88,6 +89,7 @@ async function tested(heading, what, args, env, record) {
 async function fuzz([target, seconds = "180"], record) {
   if (target === undefined) throw new Error("which target? docs/reliability/runs.md lists them");
   const limits = ["-timeout=10", `-max_total_time=${seconds}`];
+  await install();
   const args = ["fuzz", "run", "--fuzz-dir", "verify/fuzz", "-s", "none", target, "--", ...limits];
   const { code, output } = await run("cargo", args, { env: { RUSTC_BOOTSTRAP: "1" } });
   const row = fuzzRow(output);

@@ -3,7 +3,6 @@
 
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import prettier from "prettier";
 import { root } from "./paths.mjs";
 
 /** The words of a command without `--record`, and what keeps its rows: in a page if that was among them, otherwise nowhere. */
@@ -19,6 +18,8 @@ export async function record(page, heading, rows) {
   const date = new Date().toISOString().slice(0, 10);
   const dated = rows.map((row) => ({ ...row, date }));
   const text = withRows(readFileSync(path, "utf8"), heading, dated);
+  // Commands that keep reports install their packages themselves, and so begin without them.
+  const { default: prettier } = await import("prettier");
   const options = { ...(await prettier.resolveConfig(path)), parser: "markdown" };
   writeFileSync(path, await prettier.format(text, options));
 }

@@ -1,7 +1,5 @@
 // The stores that the program `torture` works on, each on a server of its own.
 
-import { startStore as start } from "../../verify/frame/stores.mjs";
-
 /** How the program names them, from where they are. */
 const URLS = {
   redis: (at) => at,
@@ -17,6 +15,8 @@ export const storeNames = Object.keys(URLS);
 
 /** Starts the store of that name; resolves to its URL and what ends it. */
 export async function startStore(name) {
+  // It needs packages, which commands that begin without them install first.
+  const { startStore: start } = await import("../../verify/frame/stores.mjs");
   const { place, stop } = await start(name.replace("-mixed", ""));
   return { url: URLS[name](place.at), stop };
 }
