@@ -33,20 +33,62 @@ beforeAll(async () => {
 }, 900_000);
 afterAll(() => rmSync(site, { recursive: true, force: true }));
 
-test.each([
-  ["cron", "/recipes/cron"],
-  ["semaphore", "/slots"],
+/** The pages found, each once, in their order. */
+function pagesFor(words: string): string[] {
+  const found = index.search(words).map(({ id }) => String(id).replace(/\.html.*$/, ""));
+  return [...new Set(found)];
+}
+
+const WORDS: readonly (readonly [words: string, page: string])[] = [
+  // What locks are called.
+  ["fencing token", "/concepts"],
+  ["lease", "/concepts"],
+  ["ttl", "/concepts"],
   ["mutex", "/recipes"],
+  ["semaphore", "/slots"],
+  ["multiple locks", "/several-keys"],
   ["deadlock", "/several-keys"],
+  ["leader election", "/leader"],
+  ["exactly once", "/once"],
+  ["timeout", "/waiting"],
+  ["autoExtend", "/holding"],
+  ["blocked event loop", "/holding"],
+  // What is asked of them, and not there.
+  ["reentrant", "/faq"],
+  ["read-write lock", "/faq"],
+  ["rate limit", "/faq"],
+  ["throttle", "/faq"],
+  // What people have.
+  ["SETNX", "/migrating/async-lock"],
+  ["SET NX", "/migrating/async-lock"],
+  ["advisory lock", "/migrating/advisory-locks"],
+  ["redlock", "/redlock"],
+  // What they want to do.
+  ["cron", "/recipes/cron"],
+  ["idempotency", "/recipes/webhook"],
+  ["webhook", "/recipes/webhook"],
+  ["transfer", "/recipes/transfer"],
+  ["graceful shutdown", "/recipes/sigterm"],
+  ["fake timers", "/testing"],
+  // What they use.
   ["drizzle", "/recipes/orm"],
   ["prisma", "/recipes/orm"],
   ["bullmq", "/recipes/bullmq"],
-  ["idempotency", "/recipes/webhook"],
-  ["transfer", "/recipes/transfer"],
-  ["throttle", "/recipes"],
-  ["redlock", "/redlock"],
-  ["autoExtend", "/holding"],
-])("%s finds %s among the first five", (word, page) => {
-  const found = index.search(word).map(({ id }) => String(id).replace(/\.html.*$/, ""));
-  expect(found.slice(0, 5)).toContain(page);
+  ["nestjs", "/recipes/nestjs"],
+  ["nextjs", "/recipes/nextjs"],
+  ["serverless", "/recipes/lambda"],
+  ["kubernetes", "/recipes/sigterm"],
+  ["opentelemetry", "/observability"],
+];
+
+test.each(WORDS)("%s finds %s first", (words, page) => {
+  expect(pagesFor(words)[0]).toBe(page);
 });
+
+test.each([...WORDS.map(([words]) => words), "createRedisBackend", "LockError", "acquire"])(
+  "%s finds the pages before the API reference",
+  (words) => {
+    const isReference = pagesFor(words).map((page) => page.startsWith("/reference/"));
+    expect(isReference).toEqual([...isReference].sort());
+  },
+);

@@ -45,8 +45,8 @@ const sections: Readonly<Record<string, Readonly<Record<string, string>>>> = {
     "/waiting": "Waiting for a lock",
     "/holding": "Holding a lock",
     "/several-keys": "Several keys",
-    "/slots": "At most N at a time",
-    "/leader": "One leader",
+    "/slots": "At most N: a semaphore",
+    "/leader": "One leader: election",
     "/guards": "Guards",
     "/once": "Once per period",
     "/errors": "Errors",
@@ -104,12 +104,22 @@ const sidebar: DefaultTheme.SidebarItem[] = Object.entries(sections).map(([text,
 }));
 everyPageIsListed();
 
-/** How pages are found: the names in the reference, which are many, come after what the pages say of them. */
+/** How pages are found. */
 const searchOptions = {
   fuzzy: 0.2,
   prefix: true,
   boost: { title: 4, text: 2, titles: 1 },
-  boostDocument: (id: string): number => (id.startsWith("/reference/") ? 0.1 : 1),
+  /** The site has the text of this function alone: it can use nothing around it. */
+  boostDocument: (id: string, _term: string, stored?: Record<string, unknown>): number => {
+    // The names in the reference, which are many, come after all that the pages say of them.
+    if (id.startsWith("/reference/")) return 0.001;
+    // What is for people who examine or compare comes after what users of a lock read.
+    const isAside =
+      /^\/(alternatives|benchmarks|decisions|format|migrating|reliability|side-by-side)/.test(id);
+    // A page about a word comes before sections that mention it.
+    const isTop = (stored?.titles as string[] | undefined)?.length === 0;
+    return (isTop ? 2 : 1) * (isAside ? 0.6 : 1);
+  },
 };
 
 export default defineConfig({
