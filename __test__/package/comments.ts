@@ -150,7 +150,7 @@ export function examples(): Block[] {
         // What is no block of code is one without a language, which the test refuses.
         return isAll
           ? { ...block, place }
-          : { language: "", mark: "", given: "", code: text, place };
+          : { language: "", mark: "", given: "", then: "", code: text, place };
       });
   });
 }

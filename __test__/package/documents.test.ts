@@ -89,13 +89,13 @@ async function run(block: Block, env: NodeJS.ProcessEnv, from = "", to = ""): Pr
   const code = readFileSync(source, "utf8").replaceAll(from === "" ? "\0" : from, () => to);
   writeFileSync(join(installed.folder, name, "main.mjs"), code);
   const { code: exit, stdout, stderr } = await installed.nodeAt(name, env, "main.mjs");
-  const wanted = promisedOutput(block.code);
+  const wanted = promisedOutput(block.code + block.then);
   const printed = stdout.split("\n").filter((line) => wanted.includes(line));
   return { exit, stderr, printed, wanted };
 }
 
 const fine = (block: Block): unknown => {
-  const wanted = promisedOutput(block.code);
+  const wanted = promisedOutput(block.code + block.then);
   return { exit: 0, stderr: "", printed: wanted, wanted };
 };
 

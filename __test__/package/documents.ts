@@ -15,7 +15,8 @@ import { root } from "./installed.js";
  * - `example`: it stands in an example, which has tests of its own;
  * - a mark of its own, for a test of its own.
  *
- * What a fragment needs around it stands in a comment before it, which readers do not see: `<!-- given … -->`.
+ * What a fragment needs around it stands in a comment before it, which readers do not see: `<!-- given … -->`. What a test does
+ * with it afterwards stands in one behind it: `<!-- then … -->`.
  */
 export type Block = {
   language: string;
@@ -23,6 +24,8 @@ export type Block = {
   /** What `<!-- given … -->` before it says. */
   given: string;
   code: string;
+  /** What `<!-- then … -->` behind it says. */
+  then: string;
   /** The document, and the line in it. */
   place: string;
 };
@@ -49,15 +52,24 @@ function markdown(...paths: string[]): string[] {
     .sort();
 }
 
-const BLOCK = /(?:^<!-- given\n(.*?)^-->\n\n)?^```(\w*)(?: +(\S+))?[^\n]*\n(.*?)^```$/gms;
+const BLOCK =
+  /(?:^<!-- given\n(.*?)^-->\n\n)?^```(\w*)(?: +(\S+))?[^\n]*\n(.*?)^```$(?:\n\n^<!-- then\n(.*?)^-->$)?/gms;
 
 /** The blocks of a document. */
 export function blocksOf(path: string, text: string): Block[] {
   return [...text.matchAll(BLOCK)].map(
-    ({ 0: all, 1: given = "", 2: language = "", 3: mark = "", 4: code = "", index }) => {
+    ({
+      0: all,
+      1: given = "",
+      2: language = "",
+      3: mark = "",
+      4: code = "",
+      5: then = "",
+      index,
+    }) => {
       const start = index + all.indexOf("```");
       const line = text.slice(0, start).split("\n").length;
-      return { language, mark, given, code, place: `${path}:${line}` };
+      return { language, mark, given, code, then, place: `${path}:${line}` };
     },
   );
 }
@@ -90,6 +102,6 @@ export function asFunction(code: string, keepImports: boolean): string {
 
 /** The values that comments after `console.log` promise, in their order. */
 export function promisedOutput(code: string): string[] {
-  const promise = /console\.log\(.*\); \/\/ (true|false|"[^"]*"|\{[^}]*\})/g;
+  const promise = /console\.log\(.*\); \/\/ (true|false|\d+|"[^"]*"|\{[^}]*\})/g;
   return [...code.matchAll(promise)].map(([, value = ""]) => value.replaceAll('"', ""));
 }

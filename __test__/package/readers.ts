@@ -31,8 +31,12 @@ export async function installForReaders(): Promise<Installed> {
 }
 
 /** Writes a block into the project: as a module, whatever it imports, with what it needs around it. */
-export function writeBlock({ folder }: Installed, file: string, { given, code }: Block): void {
-  writeFileSync(join(folder, file), `export {};\n${given}${code}`);
+export function writeBlock(
+  { folder }: Installed,
+  file: string,
+  { given, code, then }: Block,
+): void {
+  writeFileSync(join(folder, file), `export {};\n${given}${code}${then}`);
 }
 
 /** Compiles files of the project as strict ES modules for Node.js. */

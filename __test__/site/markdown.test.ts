@@ -22,6 +22,12 @@ test("short code is kept in one line, long code is not", () => {
   expect(render("`try { … } finally { await held.release(); }`")).not.toContain("whole");
 });
 
+test("what tests need beside a sample is not shown", () => {
+  const sample =
+    "<!-- given\nconst of = () => 1;\n-->\n\n```js\nof();\n```\n\n<!-- then\nof() > 0;\n-->\n";
+  expect(render(sample)).not.toMatch(/given|then|=&gt;/);
+});
+
 test.each([
   ["a page", `api${MD}#cancel`, "./api.html#cancel"],
   ["the reference", "../index.d.ts", "/reference/syncguard.html"],
