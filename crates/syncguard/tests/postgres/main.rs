@@ -31,6 +31,7 @@ mod once;
 mod promotion;
 mod quota;
 mod races;
+mod refused_guards;
 mod replication;
 mod row_security;
 mod rows;
@@ -68,6 +69,7 @@ fn main() -> ExitCode {
         ("promotion", promotion::TESTS),
         ("quota", quota::TESTS),
         ("races", races::TESTS),
+        ("refused_guards", refused_guards::TESTS),
         ("replication", replication::TESTS),
         ("row_security", row_security::TESTS),
         ("rows", rows::TESTS),
