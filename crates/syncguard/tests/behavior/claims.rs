@@ -1,6 +1,5 @@
-//! Several keys at once, all or nothing, and slots of a key.
+//! Several keys at once, all or nothing.
 
-use std::collections::HashSet;
 use std::future::pending;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
@@ -24,59 +23,48 @@ tests![
     a_repeated_attempt_spends_no_fence,
     a_release_frees_what_is_there,
     an_extension_is_for_all_or_none,
-    slots_are_granted_until_none_is_free,
-    a_slot_that_is_free_again_has_a_larger_fence,
-    slots_and_their_key_are_apart,
-    with_two_limits_the_larger_holds,
-    several_slots_are_granted_or_none,
-    keys_and_slots_go_together,
-    a_slot_is_a_lock_like_any_other,
-    a_slot_whose_time_is_over_is_free,
-    who_asks_for_less_time_takes_no_slot_away,
-    many_are_never_more_than_the_slots,
     overlapping_sets_come_through,
     whoever_waits_for_several_gets_them,
-    whoever_waits_for_a_slot_gets_it,
     a_guard_holds_all_and_loses_all,
     a_dropped_guard_frees_all,
     a_guard_keeps_what_is_not_released_by_its_id,
 ];
 
-const PATIENCE: Duration = Duration::from_secs(20);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
-fn plain(key: &Key) -> Claim {
+pub(crate) fn plain(key: &Key) -> Claim {
     Claim::new(key.clone()).unwrap()
 }
 
-fn slot(key: &Key, count: u16) -> Claim {
+pub(crate) fn slot(key: &Key, count: u16) -> Claim {
     Claim::slot(key.clone(), Slots::new(count).unwrap()).unwrap()
 }
 
-async fn attempt(backend: &dyn Backend, claims: Vec<Claim>, ttl: Ttl) -> AcquireOutcome {
+pub(crate) async fn attempt(backend: &dyn Backend, claims: Vec<Claim>, ttl: Ttl) -> AcquireOutcome {
     let mut request = AcquireRequest::of(claims, ttl).unwrap();
     backend.prepare(&mut request);
     backend.acquire(&request).await.unwrap()
 }
 
-async fn take(t: &Context, claims: Vec<Claim>) -> Batch<Grant> {
+pub(crate) async fn take(t: &Context, claims: Vec<Claim>) -> Batch<Grant> {
     match attempt(t.backend.as_ref(), claims, LONG).await {
         AcquireOutcome::Acquired(grants) => grants,
         locked => panic!("{locked:?}"),
     }
 }
 
-fn ids(grants: &[Grant]) -> Batch<LockId> {
+pub(crate) fn ids(grants: &[Grant]) -> Batch<LockId> {
     grants.iter().map(|grant| grant.lock_id.clone()).collect()
 }
 
-async fn release(t: &Context, lock_ids: Batch<LockId>) -> Batch<ReleaseOutcome> {
+pub(crate) async fn release(t: &Context, lock_ids: Batch<LockId>) -> Batch<ReleaseOutcome> {
     t.backend
         .ask(Operation::Release(lock_ids.into()))
         .await
         .unwrap()
 }
 
-async fn extend(t: &Context, lock_ids: Batch<LockId>, ttl: Ttl) -> ExtendOutcome {
+pub(crate) async fn extend(t: &Context, lock_ids: Batch<LockId>, ttl: Ttl) -> ExtendOutcome {
     let operation = Operation::Extend(Extension::new(lock_ids, ttl));
     t.backend.ask(operation).await.unwrap()
 }
@@ -177,152 +165,7 @@ async fn an_extension_is_for_all_or_none(stage: Stage) {
     }
 }
 
-async fn slots_are_granted_until_none_is_free(stage: Stage) {
-    let t = stage.open().await;
-    let key = t.key("a");
-    let mut numbers = HashSet::new();
-    for _ in 0..5 {
-        let grant = take(&t, vec![slot(&key, 5)]).await.remove(0);
-        numbers.insert(grant.slot.unwrap());
-    }
-    assert_eq!(numbers, HashSet::from([1, 2, 3, 4, 5]));
-    for backend in [&t.backend, &t.fixture.peer()] {
-        let outcome = attempt(backend.as_ref(), vec![slot(&key, 5)], LONG).await;
-        assert!(matches!(outcome, AcquireOutcome::Locked { claim: 0, .. }));
-    }
-}
-
-async fn a_slot_that_is_free_again_has_a_larger_fence(stage: Stage) {
-    let t = stage.open().await;
-    let key = t.key("a");
-    let mut grants: Vec<_> = Vec::new();
-    for _ in 0..3 {
-        grants.push(take(&t, vec![slot(&key, 3)]).await.remove(0));
-    }
-    for freed in &grants {
-        release(&t, [freed.lock_id.clone()].into()).await;
-        let next = take(&t, vec![slot(&key, 3)]).await.remove(0);
-        assert_eq!(next.slot, freed.slot);
-        assert!(next.fence > freed.fence);
-    }
-}
-
-async fn slots_and_their_key_are_apart(stage: Stage) {
-    let t = stage.open().await;
-    let key = t.key("a");
-    take(&t, vec![slot(&key, 1)]).await;
-    assert!(!t.is_locked(&key).await);
-    t.acquire(&key, LONG).await;
-    let outcome = attempt(t.backend.as_ref(), vec![slot(&key, 1)], LONG).await;
-    assert!(outcome.is_locked());
-}
-
-async fn with_two_limits_the_larger_holds(stage: Stage) {
-    let t = stage.open().await;
-    let key = t.key("a");
-    for _ in 0..4 {
-        take(&t, vec![slot(&key, 4)]).await;
-    }
-    for count in [2, 3, 4] {
-        let outcome = attempt(t.backend.as_ref(), vec![slot(&key, count)], LONG).await;
-        assert!(outcome.is_locked(), "{count}");
-    }
-    let fifth = take(&t, vec![slot(&key, 5)]).await;
-    assert_eq!(fifth[0].slot, Some(5));
-}
-
-async fn several_slots_are_granted_or_none(stage: Stage) {
-    let t = stage.open().await;
-    let key = t.key("a");
-    let three = || vec![slot(&key, 5), slot(&key, 5), slot(&key, 5)];
-    let grants = take(&t, three()).await;
-    let numbers: HashSet<_> = grants.iter().map(|grant| grant.slot.unwrap()).collect();
-    assert_eq!(numbers.len(), 3);
-    let outcome = attempt(t.backend.as_ref(), three(), LONG).await;
-    assert!(outcome.is_locked());
-    let two = take(&t, vec![slot(&key, 5), slot(&key, 5)]).await;
-    assert!(
-        two.iter()
-            .all(|grant| !numbers.contains(&grant.slot.unwrap()))
-    );
-}
-
-async fn keys_and_slots_go_together(stage: Stage) {
-    let t = stage.open().await;
-    let (a, b) = (t.key("a"), t.key("b"));
-    let both = || vec![slot(&b, 2), plain(&a), slot(&b, 2)];
-    let grants = take(&t, both()).await;
-    assert_eq!(grants[0].slot, None);
-    assert!(t.is_locked(&a).await);
-    // The key is in the way, and then the slots.
-    let outcome = attempt(t.backend.as_ref(), both(), LONG).await;
-    assert!(outcome.is_locked());
-    release(&t, [grants[0].lock_id.clone()].into()).await;
-    let outcome = attempt(t.backend.as_ref(), both(), LONG).await;
-    assert!(matches!(
-        outcome,
-        AcquireOutcome::Locked { claim: 1 | 2, .. }
-    ));
-    assert!(!t.is_locked(&a).await);
-    let released = release(&t, ids(&grants[1..])).await;
-    assert_eq!(released.as_slice(), [ReleaseOutcome::Released; 2]);
-    take(&t, both()).await;
-}
-
-async fn a_slot_is_a_lock_like_any_other(stage: Stage) {
-    let t = stage.open().await;
-    let key = t.key("a");
-    let grant = take(&t, vec![slot(&key, 2)]).await.remove(0);
-    let number = grant.slot.unwrap();
-    let name = key.slot(number);
-    assert!(t.is_locked(&name).await);
-    assert!(!t.is_locked(&key.slot(3 - number)).await);
-    for record in [t.by_key(&name).await, t.by_id(&grant.lock_id).await] {
-        let record = record.unwrap();
-        assert_eq!(record.key, name);
-        assert_eq!(
-            (record.key.base(), record.key.slot_number()),
-            (key.as_str(), Some(number))
-        );
-        assert_eq!(record.fence, grant.fence);
-    }
-    assert!(t.backend.force_release(&name).await.unwrap());
-    assert!(!t.is_locked(&name).await);
-    let released = release(&t, [grant.lock_id].into()).await;
-    assert_ne!(released[0], ReleaseOutcome::Released);
-}
-
-async fn a_slot_whose_time_is_over_is_free(stage: Stage) {
-    let t = stage.open().await;
-    let key = t.key("a");
-    let granted = attempt(t.backend.as_ref(), vec![slot(&key, 1)], ttl(50)).await;
-    let AcquireOutcome::Acquired(old) = granted else {
-        panic!("locked");
-    };
-    let outcome = attempt(t.backend.as_ref(), vec![slot(&key, 1)], LONG).await;
-    assert!(outcome.is_locked());
-    t.pass_ms(50 + 1000 + 50).await;
-    let new = take(&t, vec![slot(&key, 1)]).await;
-    assert!(new[0].fence > old[0].fence);
-    let extended = extend(&t, ids(&old), LONG).await;
-    assert!(matches!(extended, ExtendOutcome::Absent { .. }));
-}
-
-async fn who_asks_for_less_time_takes_no_slot_away(stage: Stage) {
-    let t = stage.open().await;
-    let key = t.key("a");
-    let held = take(&t, vec![slot(&key, 1)]).await;
-    let peer = t.fixture.peer();
-    for _ in 0..5 {
-        let outcome = attempt(peer.as_ref(), vec![slot(&key, 1)], ttl(50)).await;
-        assert!(outcome.is_locked());
-        t.pass_ms(200).await;
-    }
-    let released = release(&t, ids(&held)).await;
-    assert_eq!(released.as_slice(), [ReleaseOutcome::Released]);
-}
-
-fn patient() -> LockOptions {
+pub(crate) fn patient() -> LockOptions {
     LockOptions {
         retry: RetryPolicy {
             max_retries: f64::INFINITY,
@@ -331,29 +174,6 @@ fn patient() -> LockOptions {
         },
         ..LockOptions::default()
     }
-}
-
-async fn many_are_never_more_than_the_slots(stage: Stage) {
-    let t = stage.open().await;
-    let key = t.key("a");
-    let (holders, most) = (Arc::<AtomicUsize>::default(), Arc::<AtomicUsize>::default());
-    let mut all = JoinSet::new();
-    for number in 0..24 {
-        let backend = match number % 2 {
-            0 => Arc::clone(&t.backend),
-            _ => t.fixture.peer(),
-        };
-        let (key, holders, most) = (key.clone(), Arc::clone(&holders), Arc::clone(&most));
-        all.spawn(async move {
-            let guard = lock(&backend, slot(&key, 4), &patient()).await.unwrap();
-            most.fetch_max(holders.fetch_add(1, SeqCst) + 1, SeqCst);
-            sleep(Duration::from_millis(5)).await;
-            holders.fetch_sub(1, SeqCst);
-            assert!(guard.release().await.unwrap());
-        });
-    }
-    timeout(3 * PATIENCE, all.join_all()).await.unwrap();
-    assert!((1..=4).contains(&most.load(SeqCst)), "{most:?}");
 }
 
 async fn overlapping_sets_come_through(stage: Stage) {
@@ -407,21 +227,6 @@ async fn whoever_waits_for_several_gets_them(stage: Stage) {
     for key in &keys {
         assert!(t.is_locked(key).await);
     }
-    assert!(guard.release().await.unwrap());
-}
-
-async fn whoever_waits_for_a_slot_gets_it(stage: Stage) {
-    let t = stage.open().await;
-    let key = t.key("a");
-    let mut grants = take(&t, vec![slot(&key, 2), slot(&key, 2)]).await;
-    let (backend, wanted) = (t.fixture.peer(), slot(&key, 2));
-    let waiter = tokio::spawn(async move { lock(&backend, wanted, &patient()).await });
-    sleep(Duration::from_millis(100)).await;
-    let freed = grants.remove(1);
-    release(&t, [freed.lock_id].into()).await;
-    let guard = timeout(PATIENCE, waiter).await.unwrap().unwrap().unwrap();
-    assert_eq!(guard.grants()[0].slot, freed.slot);
-    assert_eq!(guard.fence_of(&key), Some(guard.fence()));
     assert!(guard.release().await.unwrap());
 }
 

@@ -39,6 +39,7 @@ mod postgres;
 mod redis;
 #[cfg(feature = "redis")]
 mod redis_cluster;
+mod slots;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 #[path = "../support/mod.rs"]
@@ -102,6 +103,7 @@ fn topics() -> Vec<(&'static str, Topic)> {
     vec![
         ("lifecycle", lifecycle::TESTS),
         ("claims", claims::TESTS),
+        ("slots", slots::TESTS),
         ("contention", contention::TESTS),
         ("expiration", expiration::TESTS),
         ("ownership", ownership::TESTS),
