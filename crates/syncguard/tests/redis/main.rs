@@ -15,6 +15,7 @@ mod clients;
 mod connecting;
 mod declared;
 mod eval;
+mod eval_held;
 mod failovers;
 mod fake;
 mod faults;
@@ -48,6 +49,7 @@ fn main() -> ExitCode {
         ("connecting", connecting::TESTS),
         ("declared", declared::TESTS),
         ("eval", eval::TESTS),
+        ("eval_held", eval_held::TESTS),
         ("failovers", failovers::TESTS),
         ("faults", faults::TESTS),
         ("fences", fences::TESTS),
