@@ -1,5 +1,6 @@
 // npm run docs:look: every page of the site as Chromium shows it, on a telephone and on a screen, light and dark. No page may
-// scroll sideways, no text may be too pale for its ground, and no link may lead nowhere. The site must be built: `npm run docs`.
+// scroll sideways, no sample on a screen may be wider than its box, no text may be too pale for its ground, and no link may lead
+// nowhere. The site must be built: `npm run docs`.
 
 /* global document, getComputedStyle, localStorage, Node -- Chromium's. */
 
@@ -119,6 +120,15 @@ async function inBrowser([pages, widths]) {
         const sideways = shown.documentElement.scrollWidth - width;
         const where = `${page}, ${width} px, ${theme}`;
         if (sideways > 0) faults.push(`${where}: scrolls sideways by ${sideways} px`);
+        // On a telephone code scrolls in its box.
+        const isWide = ({ scrollWidth, clientWidth }) => scrollWidth > clientWidth;
+        if (width === 1440 && !page.startsWith("reference/"))
+          for (const code of [...shown.querySelectorAll('div[class*="language-"] pre')].filter(
+            isWide,
+          ))
+            faults.push(
+              `${where}: code is wider than its box by ${code.scrollWidth - code.clientWidth} px: ${code.innerText.slice(0, 60)}`,
+            );
         for (const fault of tooPale(shown)) faults.push(`${where}: ${fault}`);
         frame.remove();
       }

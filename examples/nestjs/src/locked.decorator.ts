@@ -6,7 +6,7 @@ import { LockService } from "./lock.module.js";
 
 type Method<A extends unknown[], R> = (...args: [...A, handle: LockHandle]) => Promise<R>;
 
-/** Runs a method while nobody else has the lock that `key` makes of its arguments. The handle comes after them. */
+/** Runs a method under the lock that `key` makes of its arguments. The handle comes after them. */
 export function Locked<A extends unknown[]>(key: (...args: A) => string) {
   return <R>(
     target: object,
