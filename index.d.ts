@@ -12,12 +12,12 @@
 //   MAX_KEY_LENGTH_BYTES OnLeadError OnLost OnReleaseError OnceHandle OnceMethod OnceOptions
 //   OnceResult OwnershipLookup PostgresDone PostgresGuard PostgresTransaction RESERVE_BYTES
 //   RawLockData RedisEvalOptions RedisGuard RedisReply ReleaseAllOptions ReleaseAllResult
-//   ReleaseResult SlotClaim SlotHandle StoreMembers SyncGuardBackend TIME_TOLERANCE_MS
-//   TelemetryOptions acquireHandle calculateRedisServerTimeMs createFirestoreBackend
-//   createPostgresBackend createRedisBackend createSqliteBackend decorateAcquireResult
-//   generateLockId getById getByIdRaw getByKey getByKeyRaw hasFence hashKey isLive lead lock
-//   makeStorageKey normalizeAndValidateKey once owns sanitizeLockInfo setDefaultBackend
-//   validateLockId withTelemetry
+//   ReleaseResult SlotClaim SlotConfig SlotHandle StoreMembers SyncGuardBackend TIME_TOLERANCE_MS
+//   TelemetryOptions TryLockMethod TryLockOptions TryLockResult acquireHandle
+//   calculateRedisServerTimeMs createFirestoreBackend createPostgresBackend createRedisBackend
+//   createSqliteBackend decorateAcquireResult generateLockId getById getByIdRaw getByKey getByKeyRaw
+//   hasFence hashKey isLive lead lock makeStorageKey normalizeAndValidateKey once owns
+//   sanitizeLockInfo setDefaultBackend validateLockId withTelemetry
 //
 // syncguard/common
 //   AcquireOk AcquireResult AcquisitionOptions AcquisitionPolicy AsyncLock AutoExtend
@@ -30,12 +30,13 @@
 //   MAX_KEY_LENGTH_BYTES MutationCondition MutationReason MutationResult OnLeadError OnLost
 //   OnReleaseError OnceHandle OnceMethod OnceOptions OnceResult OwnershipLookup RESERVE_BYTES
 //   RawIdentifiers RawLockData ReleaseAllOptions ReleaseAllResult ReleaseResult SyncGuardBackend
-//   TIME_TOLERANCE_MS TelemetryOptions acquireHandle attachRawData calculateRedisServerTimeMs
-//   checkAborted createAutoLock createDisposableHandle decorateAcquireResult delay formatFence
-//   generateLockId getById getByIdRaw getByKey getByKeyRaw hasFence hashKey isLive lead lock
-//   logFenceWarning makeStorageKey mapBackendObservation mapFirestoreConditions mapRedisScriptResult
-//   mapToMutationResult mergeAcquisitionConfig mergeBackendConfig normalizeAndValidateKey once owns
-//   sanitizeLockInfo setDefaultBackend validateLockId withTelemetry
+//   TIME_TOLERANCE_MS TelemetryOptions TryLockMethod TryLockOptions TryLockResult acquireHandle
+//   attachRawData calculateRedisServerTimeMs checkAborted createAutoLock createDisposableHandle
+//   decorateAcquireResult delay formatFence generateLockId getById getByIdRaw getByKey getByKeyRaw
+//   hasFence hashKey isLive lead lock logFenceWarning makeStorageKey mapBackendObservation
+//   mapFirestoreConditions mapRedisScriptResult mapToMutationResult mergeAcquisitionConfig
+//   mergeBackendConfig normalizeAndValidateKey once owns sanitizeLockInfo setDefaultBackend
+//   validateLockId withTelemetry
 //
 // syncguard/redis
 //   LockData RedisBackendOptions RedisCapabilities RedisClient RedisClusterNode RedisConfig
@@ -840,6 +841,8 @@ interface AcquisitionOptions {
 interface LockConfig extends LockLabels {
     /** Names what the lock protects: at most 512 bytes of UTF-8 after NFC normalisation. */
     key: string;
+    /** With it, one slot of the key is taken: {@link SlotConfig}. */
+    slots?: undefined;
     /** Milliseconds after which the lock ends by itself. Default 30000. */
     ttlMs?: number | undefined;
     /** Cancels the waiting, and aborts the signal of the callback's handle. It does not affect the release. */
@@ -873,6 +876,11 @@ type LockConfigOf<What> = Omit<LockConfig, "key"> & {
     /** What to take. */
     key: What;
 };
+/** {@link LockConfig} for one slot of a key: as a claim, or with `slots` beside the key. */
+type SlotConfig = LockConfigOf<SlotClaim> | (Omit<LockConfig, "slots"> & {
+    /** At most so many hold a slot of the key at a time; 1 to 1000. */
+    slots: number;
+});
 /** How `backend.lock()` takes the lock. */
 interface BackendLockOptions extends LockLabels {
     /** Milliseconds after which the lock ends by itself. Default 30000. */
@@ -895,6 +903,37 @@ interface BackendLockOptions extends LockLabels {
      */
     minHoldMs?: number | undefined;
 }
+/** How `tryLock()` takes the lock. */
+interface TryLockOptions extends Omit<BackendLockOptions, "acquisition"> {
+    /** Cancels the attempt, and aborts the signal of the callback's handle. It does not affect the release. */
+    signal?: AbortSignal | undefined;
+    /**
+     * Whether `tryLock()` is rejected with `LockLost` if the lock was lost while the function ran, in place of what the function
+     * returned. What it throws comes first. Default false.
+     */
+    throwIfLost?: boolean | undefined;
+}
+/** What came of `tryLock()`. */
+type TryLockResult<T> = {
+    /** The lock was free, and the function ran under it to its end. */
+    ran: true;
+    /** What the function has returned. */
+    value: T;
+} | {
+    /** Somebody holds the lock: the function did not run. */
+    ran: false;
+    /** Why. */
+    reason: "locked";
+    /** Of several keys, the one that is held. */
+    key?: string;
+    /**
+     * Milliseconds until the lock that stood in the way ends by itself; absent if the store has not said so. Its holder may release it
+     * before, or extend it.
+     */
+    retryAfterMs?: number;
+    /** The label with which it was taken, if it has one. */
+    owner?: string;
+};
 /**
  * Called when the function of `lead()` has thrown, or a campaign has failed; `lead()` goes on. Without such a function the error is
  * printed, in production, too.
@@ -1114,7 +1153,7 @@ type BoundLock<C extends BackendCapabilities = FencingCapabilities> = {
     /** Under the lock on a key. */
     <T>(fn: (handle: LockHandle<C>) => Promise<T> | T, config: LockConfig): Promise<T>;
     /** Under one slot of a key. */
-    <T>(fn: (handle: SlotHandle<C>) => Promise<T> | T, config: LockConfigOf<SlotClaim>): Promise<T>;
+    <T>(fn: (handle: SlotHandle<C>) => Promise<T> | T, config: SlotConfig): Promise<T>;
     /** Under several locks, all or nothing. */
     <T>(fn: (handle: LocksHandle<C>) => Promise<T> | T, config: LockConfigOf<Claims | Required<Claim>>): Promise<T>;
 };
@@ -1162,6 +1201,15 @@ type LockMethod<C extends BackendCapabilities = FencingCapabilities> = {
     (claim: SlotClaim, options?: BackendLockOptions): Promise<HeldSlot<C>>;
     /** Several locks, all or nothing. */
     (claims: Claims | Required<Claim>, options?: BackendLockOptions): Promise<HeldLocks<C>>;
+};
+/** `tryLock()` of a backend of this package. */
+type TryLockMethod<C extends BackendCapabilities = FencingCapabilities> = {
+    /** Under the lock on a key. */
+    <T>(key: string, fn: (handle: LockHandle<C>) => Promise<T> | T, options?: TryLockOptions): Promise<TryLockResult<T>>;
+    /** Under one slot of a key. */
+    <T>(claim: SlotClaim, fn: (handle: SlotHandle<C>) => Promise<T> | T, options?: TryLockOptions): Promise<TryLockResult<T>>;
+    /** Under several locks, all or nothing. */
+    <T>(claims: Claims | Required<Claim>, fn: (handle: LocksHandle<C>) => Promise<T> | T, options?: TryLockOptions): Promise<TryLockResult<T>>;
 };
 /** `once()` of a backend of this package. */
 type OnceMethod<C extends BackendCapabilities = FencingCapabilities> = <T>(key: string, options: OnceOptions, fn: (handle: OnceHandle<C>) => Promise<T> | T) => Promise<OnceResult<T>>;
@@ -1239,6 +1287,23 @@ interface SyncGuardBackend<C extends BackendCapabilities = FencingCapabilities> 
      * ```
      */
     lock: LockMethod<C>;
+    /**
+     * Runs `fn` under the lock if it is free at this moment, and frees it whatever `fn` did. If somebody holds it, `fn` does not run.
+     * Asks once and does not wait.
+     *
+     * @returns `{ ran: true, value }` with what `fn` returned, or `{ ran: false, reason: "locked" }` with `retryAfterMs` and `owner`, as far
+     *   as the store knows them
+     * @throws LockError `InvalidArgument` that names the argument; `Aborted` if the signal came first; `LockLost` with `throwIfLost`; or
+     *   the store's error. What `fn` throws is thrown. A failed release goes to `onReleaseError`
+     * @example
+     * ```ts
+     * const run = await backend.tryLock("cache:refresh", async ({ fence }) => {
+     *   console.log("refreshing under fence", fence);
+     * });
+     * if (!run.ran) console.log("somebody is on it, for at most", run.retryAfterMs, "ms");
+     * ```
+     */
+    tryLock: TryLockMethod<C>;
     /**
      * Runs `fn` in one process at a time, of all that call this with the same key. It leads until it settles or the lock, which extends
      * itself, is lost; then this process campaigns again, but never before `fn` has settled. What `fn` returns is ignored.
@@ -1492,11 +1557,12 @@ declare function lock<T, C extends BackendCapabilities = BackendCapabilities>(ba
  * import { lock } from "syncguard";
  *
  * await lock(backend, ({ slot, fence }) => console.log("one of five: number", slot, "under fence", fence), {
- *   key: { key: "api:partner", slots: 5 },
+ *   key: "api:partner",
+ *   slots: 5,
  * });
  * ```
  */
-declare function lock<T, C extends BackendCapabilities = BackendCapabilities>(backend: LockBackendLike<C>, fn: (handle: SlotHandle<C>) => Promise<T> | T, config: LockConfigOf<SlotClaim>): Promise<T>;
+declare function lock<T, C extends BackendCapabilities = BackendCapabilities>(backend: LockBackendLike<C>, fn: (handle: SlotHandle<C>) => Promise<T> | T, config: SlotConfig): Promise<T>;
 /**
  * Under several locks, all or nothing, on a backend of this package.
  *
@@ -1539,11 +1605,12 @@ declare function lock<T>(fn: (handle: LockHandle) => Promise<T> | T, config: Loc
  * import { lock } from "syncguard";
  *
  * await lock(({ slot }) => console.log("one of five: number", slot), {
- *   key: { key: "api:partner", slots: 5 },
+ *   key: "api:partner",
+ *   slots: 5,
  * });
  * ```
  */
-declare function lock<T>(fn: (handle: SlotHandle) => Promise<T> | T, config: LockConfigOf<SlotClaim>): Promise<T>;
+declare function lock<T>(fn: (handle: SlotHandle) => Promise<T> | T, config: SlotConfig): Promise<T>;
 /**
  * Under several locks, all or nothing, on the default backend.
  *
@@ -3730,4 +3797,4 @@ declare namespace otel {
 }
 
 export { BACKEND_DEFAULTS, BACKEND_LIMITS, FAILURE_REASON, FENCE_THRESHOLDS, LOCK_DEFAULTS, LockError, MAX_KEY_LENGTH_BYTES, RESERVE_BYTES, TIME_TOLERANCE_MS, acquireHandle, attachRawData, calculateRedisServerTimeMs, checkAborted, createAutoLock, createDisposableHandle, createFirestoreBackend, createPostgresBackend, createRedisBackend, createSqliteBackend, decorateAcquireResult, delay, firestore, formatFence, forrst, generateLockId, getById, getByIdRaw, getByKey, getByKeyRaw, hasFence, hashKey, isLive, lead, lock, logFenceWarning, makeStorageKey, mapBackendObservation, mapFirestoreConditions, mapRedisScriptResult, mapToMutationResult, mergeAcquisitionConfig, mergeBackendConfig, normalizeAndValidateKey, once, otel, owns, postgres, redis, redlock, sanitizeLockInfo, setDefaultBackend, sqlite, testing, validateLockId, withTelemetry };
-export type { AcquireMethod, AcquireOk, AcquireOptions, AcquireResult, AcquisitionOptions, AcquisitionPolicy, AsyncLock, AutoExtend, AutoExtendOptions, BackendCapabilities, BackendConfig, BackendLockOptions, BackendTransport, BoundLock, Claim, Claims, ClosableLock, CommonBackendOptions, DecoratedAcquireResult, DiagnosticsMessage, DisposableLockHandle, ExtendResult, Fence, FencingCapabilities, FirestoreDone, FirestoreGuard, FirestoreTransaction, GrantedLock, GuardQuery, HashId, HeldLock, HeldLocks, HeldSlot, KeyLookup, KeyOp, LeadOptions, Leadership, LockBackend, LockBackendLike, LockConfig, LockConfigOf, LockErrorCode, LockErrorContext, LockEvent, LockHandle, LockInfo, LockInfoDebug, LockMethod, LockOp, LockSet, LocksHandle, LocksOp, LookupOptions, MutationCondition, MutationReason, MutationResult, OnLeadError, OnLost, OnReleaseError, OnceHandle, OnceMethod, OnceOptions, OnceResult, OwnershipLookup, PostgresDone, PostgresGuard, PostgresTransaction, RawIdentifiers, RawLockData, RedisEvalOptions, RedisGuard, RedisReply, ReleaseAllOptions, ReleaseAllResult, ReleaseResult, SlotClaim, SlotHandle, StoreMembers, SyncGuardBackend, TelemetryOptions };
+export type { AcquireMethod, AcquireOk, AcquireOptions, AcquireResult, AcquisitionOptions, AcquisitionPolicy, AsyncLock, AutoExtend, AutoExtendOptions, BackendCapabilities, BackendConfig, BackendLockOptions, BackendTransport, BoundLock, Claim, Claims, ClosableLock, CommonBackendOptions, DecoratedAcquireResult, DiagnosticsMessage, DisposableLockHandle, ExtendResult, Fence, FencingCapabilities, FirestoreDone, FirestoreGuard, FirestoreTransaction, GrantedLock, GuardQuery, HashId, HeldLock, HeldLocks, HeldSlot, KeyLookup, KeyOp, LeadOptions, Leadership, LockBackend, LockBackendLike, LockConfig, LockConfigOf, LockErrorCode, LockErrorContext, LockEvent, LockHandle, LockInfo, LockInfoDebug, LockMethod, LockOp, LockSet, LocksHandle, LocksOp, LookupOptions, MutationCondition, MutationReason, MutationResult, OnLeadError, OnLost, OnReleaseError, OnceHandle, OnceMethod, OnceOptions, OnceResult, OwnershipLookup, PostgresDone, PostgresGuard, PostgresTransaction, RawIdentifiers, RawLockData, RedisEvalOptions, RedisGuard, RedisReply, ReleaseAllOptions, ReleaseAllResult, ReleaseResult, SlotClaim, SlotConfig, SlotHandle, StoreMembers, SyncGuardBackend, TelemetryOptions, TryLockMethod, TryLockOptions, TryLockResult };
