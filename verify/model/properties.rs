@@ -13,7 +13,7 @@ pub(crate) const PROMISED: [&str; 5] = [
     "Each acquisition of a key gets a larger fence than all before it",
     "Only the lock id releases or extends a lock",
     "An expired lock is never revived",
-    "After an error or a cancellation of an acquisition, and after a release that failed, nothing stays held beyond a background release or the TTL",
+    "After a failed or cancelled acquisition, and after a failed release, nothing stays held beyond a background release or the TTL",
 ];
 pub(crate) const A_WAITER_GETS_ALL: &str = "A waiter gets all that it wants";
 pub(crate) const FOUND_BY_ITS_ID: &str = "A live lock is found by its lock id";
