@@ -84,19 +84,38 @@ async fn a_lock_outlives_its_ttl(stage: Stage) {
 }
 
 async fn many_locks_outlive_their_ttl(stage: Stage) {
-    // Long enough that a busy machine extends all of them in time.
-    const TTL_MS: u32 = 3000;
     let t = stage.open().await;
+    // A busy machine may extend some too late. Locks that are not extended end, however long they last.
+    for ttl_ms in [2000, 8000, 32_000] {
+        if many_outlive(&t, ttl_ms).await {
+            return;
+        }
+    }
+    panic!("some were lost, three times");
+}
+
+/// Whether a hundred locks last for longer than their TTL.
+async fn many_outlive(t: &Context, ttl_ms: u32) -> bool {
     let mut guards = Vec::new();
     for number in 0..100 {
-        guards.push(hold(&t.backend, &t.key(&number.to_string()), ttl(TTL_MS.into())).await);
+        let key = t.key(&format!("{ttl_ms}-{number}"));
+        guards.push(hold(&t.backend, &key, ttl(ttl_ms.into())).await);
     }
+    let is_lost = |guard: &LockGuard| guard.assert_held().is_err();
     for _ in 0..4 {
-        pass_a_heartbeat(&t, &guards, TTL_MS).await;
+        let before: Vec<_> = guards.iter().map(LockGuard::expires_at_ms).collect();
+        t.pass_ms(u64::from(ttl_ms / 3)).await;
+        eventually("all are extended, or lost", async || {
+            let mut each = guards.iter().zip(&before);
+            each.all(|(guard, before)| guard.expires_at_ms() > *before || is_lost(guard))
+        })
+        .await;
     }
+    let mut outlived = true;
     for guard in guards {
-        assert!(guard.release().await.unwrap());
+        outlived &= guard.release().await.unwrap();
     }
+    outlived
 }
 
 async fn after_a_release_nothing_is_extended(stage: Stage) {

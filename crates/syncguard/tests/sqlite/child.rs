@@ -3,10 +3,11 @@
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
+use std::time::Duration;
 
+use syncguard::sqlite::{SqliteBackend, SqliteConfig};
 use syncguard::{AcquireOutcome, Backend};
 
-use crate::stage::backend;
 use crate::support::attempts::Attempts as _;
 use crate::support::locks::{is_from_the_clock, request};
 use crate::support::suite::block_on;
@@ -40,7 +41,10 @@ pub(crate) fn play() -> bool {
 /// Takes and frees a lock, and says what came of it.
 #[allow(clippy::print_stdout, reason = "the parent reads it")]
 async fn probe(path: &Path) {
-    let backend = backend(path);
+    let mut config = SqliteConfig::file(path);
+    // On a busy machine, others may have the file for long.
+    config.operation_timeout = Duration::from_secs(60);
+    let backend = SqliteBackend::new(config).unwrap();
     match backend.acquire(&request("probe")).await {
         Ok(AcquireOutcome::Acquired(grant)) => {
             backend.release(&grant[0].lock_id).await.unwrap();
