@@ -50,7 +50,9 @@ describe("a lock that is held by another process", () => {
     const server = await startDurable();
     const link = await startSlowLink(server.port);
     onTestFinished(link.stop);
-    let holder = await hold(link.port);
+    // Long enough that a busy machine extends it in time.
+    const options = { autoExtend: true, ttlMs: 4 * TTL_MS };
+    let holder = await hold(link.port, options);
     const watcher = createRedisBackend(server.url);
     onTestFinished(watcher.close);
     const staysHeldFor = async (ms: number): Promise<void> => {
@@ -70,14 +72,14 @@ describe("a lock that is held by another process", () => {
     };
     await staysHeldFor(2_000);
     // On a busy machine the server may be away for longer than the lock lasts, which then is rightly lost.
-    while ((await restart()) > 0.7 * TTL_MS) holder = await hold(link.port);
+    while ((await restart()) > 0.7 * options.ttlMs) holder = await hold(link.port, options);
     await staysHeldFor(3_000);
     holder.order("block 5000");
     await staysHeldFor(6_000);
     await holder.printed("block: null lost: false");
-    link.delayMs = 100;
-    await staysHeldFor(5_000);
     link.delayMs = 200;
+    await staysHeldFor(5_000);
+    link.delayMs = 400;
     await staysHeldFor(4_000);
     holder.order("release");
     await holder.printed('release: {"ok":true} lost: false');
@@ -209,7 +211,8 @@ test("ten thousand locks are extended in few round trips", { timeout: 60_000 }, 
   onTestFinished(backend.close);
   const held = await Promise.all(
     Array.from({ length: 10_000 }, async (_, index) => {
-      return await backend.lock(`many:${index}`, { ttlMs: 6_000, autoExtend: true });
+      const acquisition = { timeoutMs: operationTimeoutMs };
+      return await backend.lock(`many:${index}`, { ttlMs: 6_000, autoExtend: true, acquisition });
     }),
   );
   // One after the other they would take half an hour.
