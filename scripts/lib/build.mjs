@@ -4,6 +4,7 @@ import { createHash } from "node:crypto";
 import {
   copyFileSync,
   existsSync,
+  lstatSync,
   mkdirSync,
   readFileSync,
   renameSync,
@@ -36,6 +37,12 @@ export async function install(folder = root) {
   const stamp = join(folder, "node_modules", ".syncguard-install");
   const wanted = digest([join(folder, "package-lock.json")], process.version);
   if (read(stamp) === wanted) return;
+  const modules = lstatSync(join(folder, "node_modules"), { throwIfNoEntry: false });
+  if (modules?.isSymbolicLink() === true) {
+    throw new Error(
+      "node_modules is a link, and npm would empty what it leads to: remove the link",
+    );
+  }
   console.log(folder === root ? "npm ci" : `npm ci (${relative(root, folder)})`);
   const args = ["ci", "--prefer-offline", "--no-audit", "--no-fund", "--loglevel=error"];
   // npm hands its settings on to what it runs. A package of the benchmarks asks for more than it needs.
