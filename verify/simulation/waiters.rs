@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use crate::asking::outcome::AcquireOutcome;
 use crate::holding::lock::LockOptions;
 use crate::text::error::Error;
-use crate::values::claim::Claim;
+use crate::values::claim::{Claim, Slots};
 use crate::values::time::TIME_TOLERANCE_MS;
 use crate::waiting::hand_over::LATE_MESSAGE;
 use crate::waiting::retry::{Backoff, RetryPolicy, Wait};
@@ -22,44 +22,47 @@ pub(super) const SLACK: Duration = Duration::from_millis(3);
 /// An attempt may take so long, however little time is left.
 const SHORTEST_ATTEMPT: Duration = Duration::from_millis(100);
 
+/// Whoever has asked so often may have been passed by others so often that what it wants is kept for it.
+const MAY_BE_KEPT: u32 = 4;
+
 /// Those who wait, and in which order they came.
 pub(super) struct Waiters {
     all: Vec<Waiter>,
-    /// By process and name: that of a key, or of the slots of one.
-    queues: BTreeMap<(usize, String), Queue>,
+    /// By process and key: when the lock ends that somebody was granted, or told of.
+    taken: BTreeMap<(usize, String), Instant>,
     operation_timeout: Duration,
 }
 
-#[derive(Default)]
-struct Queue {
-    waiters: Vec<usize>,
-    /// When somebody who was not the first last asked. Of slots, several ask at the same time, and whoever is refused waits until
-    /// the others have been answered.
-    others_asked: Option<Instant>,
-    /// When the lock ends that one who stood in it was granted, if nobody has asked since.
-    taken: Option<Instant>,
+/// What is wanted of one key: itself, or so many of so many slots.
+#[derive(PartialEq, Eq)]
+struct Want {
+    name: String,
+    slots: u16,
+    take: usize,
 }
 
 struct Waiter {
     process: usize,
-    /// The queues in which it stands.
-    names: Vec<String>,
-    /// Which of them are those of slots.
-    of_slots: BTreeSet<usize>,
-    /// Whether it wants nothing but slots of one key: then it may ask beside others who do.
-    asks_beside: bool,
-    /// In which of them it waits, once the store has said what stands in the way.
+    wants: Vec<Want>,
+    /// For which of them it waits: what the store has said to stand in the way, or the only one.
     obstacle: Option<usize>,
-    /// In which it has waited so far: it hears what the store tells of those.
+    /// Whether it waits for that without a doubt: whoever wants several things goes to wait for another without a word if
+    /// somebody else wants that at the time.
+    is_bound: bool,
+    /// In which it has been the first so far: it hears what the store tells of those.
     listens: BTreeSet<usize>,
     policy: RetryPolicy,
     /// How long a lock that it is granted lasts, the tolerance included.
     lasts: Duration,
     came: Instant,
     attempts: u32,
+    /// How often others asked for what it waits for, and when last: it may count a retry then, and its pause begins anew.
+    others: (u32, Option<Instant>),
     /// When it asked last, or came.
     asked_at: Instant,
-    is_asking: bool,
+    /// Until when its question may be on its way, if it asks, and whether it asks because its time is over.
+    asks_until: Option<Instant>,
+    asks_at_last: bool,
     /// Of which it was told, while it was asking, that it may be free.
     hinted: BTreeSet<usize>,
     /// When it has to ask at the latest, once it is the first.
@@ -73,7 +76,7 @@ impl Waiters {
     pub(super) fn new(operation_timeout: Duration) -> Self {
         Self {
             all: Vec::new(),
-            queues: BTreeMap::new(),
+            taken: BTreeMap::new(),
             operation_timeout,
         }
     }
@@ -87,96 +90,184 @@ impl Waiters {
     ) -> usize {
         let now = Instant::now();
         let number = self.all.len();
-        let names: BTreeSet<_> = claims
-            .iter()
-            .map(|claim| claim.key.as_str().to_owned())
-            .collect();
-        let wants_slots = |name: &String| {
-            let mut claims = claims.iter();
-            claims.any(|claim| claim.key.as_str() == name && claim.slots.is_some())
-        };
-        let of_slots = names.iter().enumerate();
-        let of_slots = of_slots.filter(|(_, name)| wants_slots(name));
-        let of_slots: BTreeSet<_> = of_slots.map(|(place, _)| place).collect();
-        let asks_beside = names.len() == 1 && !of_slots.is_empty();
-        for name in &names {
-            let queue = self.queues.entry((process, name.clone())).or_default();
-            if options.retry.waits() {
-                queue.waiters.push(number);
+        let mut wants: Vec<Want> = Vec::new();
+        for claim in claims {
+            let name = claim.key.as_str();
+            match wants.iter_mut().find(|want| want.name == name) {
+                Some(want) => want.take += 1,
+                None => wants.push(Want {
+                    name: name.to_owned(),
+                    slots: claim.slots.map_or(0, Slots::count),
+                    take: 1,
+                }),
             }
         }
+        let is_single = wants.len() == 1;
         self.all.push(Waiter {
             process,
-            names: names.into_iter().collect(),
-            of_slots,
-            asks_beside,
-            obstacle: None,
+            wants,
+            obstacle: is_single.then_some(0),
+            is_bound: is_single,
             listens: BTreeSet::new(),
             policy: options.retry,
             lasts: options.ttl.as_duration() + TOLERANCE,
             came: now,
             attempts: 0,
+            others: (0, None),
             asked_at: now,
-            is_asking: false,
+            asks_until: None,
+            asks_at_last: false,
             hinted: BTreeSet::new(),
             due: None,
             asked: None,
             has_left: false,
         });
-        let is_first = self.is_first(number) || !options.retry.waits();
-        self.all[number].due = is_first.then_some(now);
+        for other in self.waiting_beside(number) {
+            let is_wanted = self.wants_another(other, number);
+            self.all[other].is_bound &= !is_wanted;
+        }
+        self.look_who_is_first(process);
+        let is_wanted = self.waiting_beside(number).iter().any(|&other| {
+            let mut wants = self.all[number].wants.iter();
+            wants.any(|want| self.all[other].wants(&want.name))
+        });
+        if !options.retry.waits() || !is_wanted {
+            self.all[number].due = Some(now);
+        }
         number
     }
 
-    fn queue(&self, waiter: &Waiter, name: &str) -> Option<&Queue> {
-        self.queues.get(&(waiter.process, name.to_owned()))
+    /// The others of its process who wait.
+    fn waiting_beside(&self, number: usize) -> Vec<usize> {
+        let process = self.all[number].process;
+        let waits = |other: &usize| {
+            let waiter = &self.all[*other];
+            let waits = waiter.process == process && !waiter.has_left && waiter.policy.waits();
+            waits && *other != number
+        };
+        (0..self.all.len()).filter(waits).collect()
     }
 
-    /// Whether it is the first in all its queues.
+    /// Whether the other one wants something that the first wants, and does not wait for.
+    fn wants_another(&self, number: usize, other: usize) -> bool {
+        let waiter = &self.all[number];
+        let mut wants = waiter.wants.iter().enumerate();
+        wants.any(|(place, want)| {
+            waiter.obstacle != Some(place) && self.all[other].wants(&want.name)
+        })
+    }
+
+    /// Whether all know that it is the first of those who wait for the same, that nothing is kept for another, and that it does not go
+    /// to wait for something else.
     fn is_first(&self, number: usize) -> bool {
         let waiter = &self.all[number];
-        let mut queues = waiter
-            .names
-            .iter()
-            .filter_map(|name| self.queue(waiter, name));
-        queues.all(|queue| queue.waiters.first() == Some(&number))
+        let Some(want) = waiter.obstacle.map(|place| &waiter.wants[place]) else {
+            return false;
+        };
+        let comes_before = |&other: &usize| {
+            let other_waiter = &self.all[other];
+            let waits_elsewhere = other_waiter.is_bound
+                && other_waiter.attempts < MAY_BE_KEPT
+                && other_waiter
+                    .waits_for()
+                    .is_some_and(|other| other.name != want.name);
+            other < number && other_waiter.wants(&want.name) && !waits_elsewhere
+        };
+        waiter.is_bound && !self.waiting_beside(number).iter().any(comes_before)
     }
 
-    /// Whether it may ask: it is the first, or those before it want nothing but slots of the same key, too.
-    fn has_turn(&self, number: usize) -> bool {
-        let waiter = &self.all[number];
-        let before = waiter.names.iter().flat_map(|name| {
-            let queue = self.queue(waiter, name);
-            let waiters = queue
-                .map(|queue| queue.waiters.as_slice())
-                .unwrap_or_default();
-            waiters.iter().take_while(|other| **other != number)
-        });
-        let mut before = before.map(|other| &self.all[*other]);
-        before.all(|other| waiter.asks_beside && other.asks_beside)
+    /// Who has become the first of a line has to ask in a while, and who is so no longer need not.
+    fn look_who_is_first(&mut self, process: usize) {
+        for number in 0..self.all.len() {
+            let waiter = &self.all[number];
+            if waiter.process != process
+                || waiter.has_left
+                || waiter.is_asking()
+                || !waiter.policy.waits()
+            {
+                continue;
+            }
+            if !self.is_first(number) {
+                self.all[number].due = None;
+            } else if waiter.due.is_none() {
+                let name = waiter.waits_for().map(|want| want.name.clone());
+                let taken = name.and_then(|name| self.taken.get(&(process, name)));
+                let pause = Instant::now() + waiter.longest_pause();
+                let due = taken.map_or(pause, |end| waiter.asks_by(*end).max(pause));
+                self.all[number].due = Some(due);
+            }
+        }
     }
 
-    /// When others last asked for slots of the key that it waits for.
-    fn others_asked(&self, number: usize) -> Option<Instant> {
+    /// Why it may not ask now, if it may not.
+    fn passes(&self, number: usize, stalled: Instant) -> Option<&'static str> {
         let waiter = &self.all[number];
-        if !waiter.asks_beside {
+        if waiter.is_over() || !waiter.policy.waits() {
             return None;
         }
-        let queue = self.queue(waiter, &waiter.names[0])?;
-        let mut others = queue.waiters.iter().filter(|other| **other != number);
-        match others.any(|other| self.all[*other].is_asking) {
-            true => Some(Instant::now()),
-            false => queue.others_asked,
+        self.waiting_beside(number).iter().find_map(|&other| {
+            let other_waiter = &self.all[other];
+            if other_waiter.is_asking() {
+                let mut wants = waiter.wants.iter();
+                let is_beside = wants.any(|want| want.slots == 0 && other_waiter.wants(&want.name));
+                return is_beside.then_some("while another asked for the same");
+            }
+            // Of one whose question was given up at this moment, nobody knows whether it has noticed.
+            let ended = other_waiter
+                .asks_until
+                .map(|until| until.max(stalled) + SLACK);
+            if ended.is_some_and(|ended| Instant::now() <= ended) {
+                return None;
+            }
+            let waits_for = other_waiter.waits_for()?;
+            let is_passed = other_waiter.is_bound && waiter.wants.contains(waits_for);
+            (other < number && is_passed).then_some("before its turn")
+        })
+    }
+
+    /// Notes for those who wait for the same that it asks, or asks no more.
+    fn others_ask(&mut self, number: usize) {
+        for other in self.waiting_beside(number) {
+            let mut wants = self.all[number].wants.iter();
+            if wants.any(|want| self.all[other].may_wait_for(&want.name)) {
+                let (count, at) = &mut self.all[other].others;
+                *count += 1;
+                *at = Some(Instant::now());
+            }
         }
     }
 
-    /// Notes that it asks no more, for those who wait until it does.
-    fn has_asked(&mut self, number: usize) {
+    /// When others last asked for what it waits for.
+    fn others_asked(&self, number: usize) -> Option<Instant> {
         let waiter = &self.all[number];
-        let names = waiter.names.iter().filter(|_| waiter.asks_beside);
-        for name in names {
-            if let Some(queue) = self.queues.get_mut(&(waiter.process, name.clone())) {
-                queue.others_asked = Some(Instant::now());
+        let asked = |other: usize| {
+            let mut wants = self.all[other].wants.iter();
+            let until = self.all[other].asks_until?.min(Instant::now());
+            wants
+                .any(|want| waiter.may_wait_for(&want.name))
+                .then_some(until)
+        };
+        let others = self.waiting_beside(number).into_iter();
+        others.filter_map(asked).max().max(waiter.others.1)
+    }
+
+    /// What those wanted who asked is not known to be held: the first who waits for one of the others has to ask at once.
+    fn ask_at_once(&mut self, number: usize) {
+        let now = Instant::now();
+        if self.all[number].asks_at_last {
+            return;
+        }
+        for other in self.waiting_beside(number) {
+            let waiter = &self.all[other];
+            let Some(want) = waiter.waits_for() else {
+                continue;
+            };
+            let was_open =
+                self.all[number].wants.contains(want) && self.all[number].waits_for() != Some(want);
+            if was_open && !waiter.is_asking() && self.is_first(other) {
+                // Nothing that others asked before excuses it.
+                let waiter = &mut self.all[other];
+                (waiter.due, waiter.asked_at) = (Some(now), now);
             }
         }
     }
@@ -190,26 +281,25 @@ impl Waiters {
     ) -> Result<Option<usize>, String> {
         let now = Instant::now();
         let timeout = self.operation_timeout;
-        let has_turn = self.has_turn(number);
+        let (passes, is_over) = (self.passes(number, stalled), self.all[number].is_over());
         let others_asked = self.others_asked(number);
+        self.others_ask(number);
         let waiter = &mut self.all[number];
-        for name in &waiter.names {
-            if let Some(queue) = self.queues.get_mut(&(waiter.process, name.clone())) {
-                queue.taken = None;
-            }
-        }
         let before = waiter.asked.replace(lock);
         waiter.attempts += 1;
-        waiter.is_asking = true;
+        waiter.asks_until = Some(now + timeout);
+        waiter.asks_at_last = is_over;
         waiter.hinted.clear();
         let due = waiter.due.replace(now + timeout + waiter.longest_pause());
         let was_late = due.is_some_and(|due| waiter.is_late(due, stalled, others_asked));
         waiter.asked_at = now;
-        if waiter.has_left {
+        let has_left = waiter.has_left;
+        self.look_who_is_first(self.all[number].process);
+        if has_left {
             return Err(format!("{number} asked the store after it had left"));
         }
-        if waiter.policy.waits() && !has_turn {
-            return Err(format!("{number} asked the store before its turn"));
+        if let Some(why) = passes {
+            return Err(format!("{number} asked the store {why}"));
         }
         if was_late {
             return Err(format!("{number} was forgotten for a while"));
@@ -230,59 +320,89 @@ impl Waiters {
         if waiter.has_left || waiter.asked != Some(lock) {
             return;
         }
-        self.has_asked(number);
-        let is_first = self.is_first(number) || !self.all[number].policy.waits();
+        self.others_ask(number);
         let waiter = &mut self.all[number];
-        waiter.is_asking = false;
+        waiter.asks_until = None;
         let mut due = now + waiter.longest_pause();
+        let mut taken = None;
         if let Ok(AcquireOutcome::Locked { claim, free_in, .. }) = answer {
             waiter.asked = None;
-            // Claims are asked for in the order of their names, those of slots of a key side by side.
             let name = claims.get(*claim).map(|claim| claim.key.as_str());
             waiter.obstacle = waiter
-                .names
+                .wants
                 .iter()
-                .position(|other| Some(other.as_str()) == name);
-            due = free_in.map_or(due, |free_in| waiter.asks_by(now + free_in));
+                .position(|want| Some(want.name.as_str()) == name);
+            taken = free_in.map(|free_in| now + free_in);
+            due = taken.map_or(due, |end| waiter.asks_by(end));
         }
-        let obstacle = *waiter.obstacle.get_or_insert(0);
-        let is_hinted = waiter.listens.contains(&obstacle) && waiter.hinted.contains(&obstacle);
-        waiter.listens.insert(obstacle);
         if answer
             .as_ref()
             .is_err_and(|error| !error.is_outcome_unknown())
         {
             waiter.asked = None;
         }
-        let soon = now + waiter.late_message(obstacle);
-        let due = if is_hinted { due.min(soon) } else { due };
-        // Whoever has asked beside others goes back to its place, and asks again once it is the first.
+        let is_wanted = |&other: &usize| self.wants_another(number, other);
+        let is_bound = !self.waiting_beside(number).iter().any(is_wanted);
+        self.all[number].is_bound = is_bound && self.all[number].obstacle.is_some();
+        if matches!(answer, Ok(AcquireOutcome::Acquired(_))) {
+            return;
+        }
+        let waiter = &self.all[number];
+        if let Some(name) = waiter.waits_for().map(|want| want.name.clone()) {
+            self.is_known(waiter.process, name, taken);
+        }
+        let is_first = self.is_first(number) || !self.all[number].policy.waits();
+        let waiter = &mut self.all[number];
+        if let Some(obstacle) = waiter.obstacle {
+            let is_hinted = waiter.listens.contains(&obstacle) && waiter.hinted.contains(&obstacle);
+            if is_first {
+                waiter.listens.insert(obstacle);
+            }
+            let soon = now + waiter.late_message(obstacle);
+            due = if is_hinted { due.min(soon) } else { due };
+        }
         waiter.due = is_first.then_some(due);
+        self.look_who_is_first(self.all[number].process);
+        if answer.is_ok() {
+            self.ask_at_once(number);
+        }
+    }
+
+    /// Notes until when that lasts which has that name, as far as the store has said so. Those who wait for it hear of that.
+    fn is_known(&mut self, process: usize, name: String, taken: Option<Instant>) {
+        for waiter in &mut self.all {
+            let waits = waiter.waits_for().is_some_and(|want| want.name == name);
+            if waits && waiter.process == process && !waiter.is_asking() {
+                waiter.due = None;
+            }
+        }
+        match taken {
+            Some(end) => self.taken.insert((process, name), end),
+            None => self.taken.remove(&(process, name)),
+        };
     }
 
     /// A process was told that the lock may be free.
     pub(super) fn hinted(&mut self, process: usize, key: &str) {
-        let queue = self.queues.get(&(process, key.to_owned()));
-        let Some(&first) = queue.and_then(|queue| queue.waiters.first()) else {
-            return;
-        };
-        let is_first = self.is_first(first);
-        let waiter = &mut self.all[first];
-        if waiter.policy.wait == Wait::Poll {
-            return;
-        }
-        let place = waiter.names.iter().position(|name| name == key);
         let now = Instant::now();
-        match (waiter.is_asking, place) {
-            // With its first question, it may not have been listening yet.
-            (true, Some(place)) => {
-                waiter.hinted.insert(place);
+        for number in 0..self.all.len() {
+            let is_first = self.is_first(number);
+            let waiter = &mut self.all[number];
+            let place = waiter.wants.iter().position(|want| want.name == key);
+            let Some(place) = place.filter(|_| waiter.process == process && !waiter.has_left)
+            else {
+                continue;
+            };
+            if waiter.policy.wait == Wait::Poll || !waiter.policy.waits() {
+                continue;
             }
-            (false, Some(_)) if is_first && waiter.obstacle == place => {
-                let soon = now + waiter.late_message(place.unwrap_or_default());
+            if waiter.is_asking() {
+                // With its first question, it may not have been listening yet.
+                waiter.hinted.insert(place);
+            } else if is_first && waiter.obstacle == Some(place) {
+                let soon = now + waiter.late_message(place);
                 waiter.due = Some(waiter.due.map_or(soon, |due| due.min(soon)));
             }
-            _ => {}
         }
     }
 
@@ -295,51 +415,27 @@ impl Waiters {
     ) -> Result<Option<usize>, String> {
         let now = Instant::now();
         let others_asked = self.others_asked(number);
-        self.has_asked(number);
+        self.others_ask(number);
         let waiter = &mut self.all[number];
         waiter.has_left = true;
         let is_late = |due| waiter.is_late(due, stalled, others_asked);
         let is_forgotten = waiter.due.is_some_and(is_late);
-        let is_forgotten = is_forgotten && !was_granted && !waiter.is_asking;
+        let is_forgotten = is_forgotten && !was_granted && !waiter.is_asking();
         let asked = waiter.asked.take().filter(|_| !was_granted);
         let late = Duration::try_from_secs_f64(waiter.policy.timeout_ms / 1000.0)
             .ok()
             .map(|longest| longest + SHORTEST_ATTEMPT)
             .map(|longest| (waiter.came + longest).max(stalled + SHORTEST_ATTEMPT) + SLACK)
             .is_some_and(|limit| now > limit);
-        waiter.is_asking = false;
-        let (process, names, lasts) = (waiter.process, waiter.names.clone(), waiter.lasts);
-        let mut next = BTreeSet::new();
-        for name in names {
-            if let Some(queue) = self.queues.get_mut(&(process, name)) {
-                let was_first = queue.waiters.first() == Some(&number);
-                queue.waiters.retain(|other| *other != number);
-                if was_granted {
-                    queue.taken = Some(now + lasts);
-                }
-                next.extend(queue.waiters.first().filter(|_| was_first));
+        waiter.asks_until = None;
+        let (process, end) = (waiter.process, now + waiter.lasts);
+        if was_granted {
+            let names = waiter.wants.iter().map(|want| want.name.clone());
+            for name in names.collect::<Vec<_>>() {
+                self.is_known(process, name, Some(end));
             }
         }
-        next.retain(|next| self.is_first(*next));
-        for next in next {
-            let waiter = &self.all[next];
-            let queues = waiter
-                .names
-                .iter()
-                .filter_map(|name| self.queue(waiter, name));
-            let taken = queues.filter_map(|queue| queue.taken).max();
-            let next = &mut self.all[next];
-            // After a grant there is no need to ask at once, and not if somebody was refused a slot.
-            let due = match taken {
-                Some(end) => next.asks_by(end).max(now + next.longest_pause()),
-                None if !next.of_slots.is_empty() => now + next.longest_pause(),
-                None => now,
-            };
-            if !next.is_asking {
-                next.due = Some(next.due.map_or(due, |before| due.max(before)));
-                next.obstacle = next.obstacle.or((next.names.len() == 1).then_some(0));
-            }
-        }
+        self.look_who_is_first(process);
         match () {
             () if is_forgotten => Err(format!("{number} was forgotten until it left")),
             () if late => Err(format!("{number} waited for longer than it may")),
@@ -354,9 +450,39 @@ impl Waiters {
 }
 
 impl Waiter {
+    fn is_asking(&self) -> bool {
+        self.asks_until.is_some_and(|until| Instant::now() < until)
+    }
+
+    /// Whether its time is over: it asks once more then, wherever it stands.
+    fn is_over(&self) -> bool {
+        let time = Duration::try_from_secs_f64(self.policy.timeout_ms / 1000.0);
+        time.is_ok_and(|time| Instant::now() + SLACK >= self.came + time)
+    }
+
+    /// Whether it may wait for what has that name.
+    fn may_wait_for(&self, name: &str) -> bool {
+        match self.waits_for() {
+            Some(want) => want.name == name,
+            None => self.wants(name),
+        }
+    }
+
+    fn wants(&self, name: &str) -> bool {
+        self.wants.iter().any(|want| want.name == name)
+    }
+
+    fn waits_for(&self) -> Option<&Want> {
+        self.wants.get(self.obstacle?)
+    }
+
+    fn is_of_slots(&self, place: usize) -> bool {
+        self.wants[place].slots > 0
+    }
+
     /// For how long what the store tells may be taken for the release of a slot that this process has handed over.
     fn late_message(&self, place: usize) -> Duration {
-        match self.of_slots.contains(&place) {
+        match self.is_of_slots(place) {
             true => LATE_MESSAGE,
             false => Duration::ZERO,
         }
@@ -364,13 +490,13 @@ impl Waiter {
 
     /// Whether some of its retries need not ask while it is told of releases.
     fn may_rely_on_messages(&self) -> bool {
-        self.policy.wait != Wait::Poll && self.of_slots.len() < self.names.len()
+        self.policy.wait != Wait::Poll && self.wants.iter().any(|want| want.slots == 0)
     }
 
     /// When it has to ask at the latest, having just learned that the lock ends at that time.
     fn asks_by(&self, end: Instant) -> Instant {
         let now = Instant::now();
-        let waits_for_slots = self.obstacle.is_some_and(|it| self.of_slots.contains(&it));
+        let waits_for_slots = self.obstacle.is_some_and(|place| self.is_of_slots(place));
         let trusts = match self.may_rely_on_messages() && !waits_for_slots {
             true if self.policy.wait == Wait::NotifyOnly => return end,
             true => LONGEST_TRUST,
@@ -384,7 +510,7 @@ impl Waiter {
     fn longest_pause(&self) -> Duration {
         match self.may_rely_on_messages() {
             true => self.pause_after(u32::MAX),
-            false => self.pause_after(self.attempts),
+            false => self.pause_after(self.attempts + self.others.0),
         }
     }
 
@@ -393,7 +519,7 @@ impl Waiter {
     fn is_late(&self, due: Instant, stalled: Instant, others_asked: Option<Instant>) -> bool {
         let goes_on = |since: Instant| match since > self.asked_at {
             true if self.may_rely_on_messages() => since + self.longest_pause(),
-            true => since + self.pause_after(self.attempts + 1),
+            true => since + self.pause_after(self.attempts + self.others.0 + 1),
             false => since,
         };
         let others_asked = others_asked.map_or(due, goes_on);

@@ -318,6 +318,9 @@ fn push_grant(texts: &mut String, lock_id: &LockId, fence: Fence) {
 fn push_error(texts: &mut String, error: &Error) -> f64 {
     let busy = error.busy().map(|busy| {
         let mut members = labels_json(busy_labels(busy));
+        if let Some(key) = &busy.key {
+            members.insert("key".to_owned(), json!(key));
+        }
         if let Some(ms) = retry_after_ms(busy) {
             members.insert("retryAfterMs".to_owned(), json!(ms));
         }

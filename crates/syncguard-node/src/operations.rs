@@ -185,6 +185,7 @@ fn completion(
         }) => Completion::Locked {
             key: claims.into_iter().nth(claim).map(|claim| claim.key),
             busy: Busy {
+                key: None,
                 free_in,
                 labels: labels.to_texts(),
             },

@@ -38,14 +38,14 @@ export const shared = [
     [
       [
         "waiting/waiter.rs",
-        `times = told => if turn.is_news(times) {
-                    turn.may_be_free();
-                    return PauseEnd::Freed;
-                },`,
+        `times = told => match ticket.is_news(times) {
+                true => PauseEnd::Freed,
+                false => PauseEnd::Changed,
+            },`,
         `_ = told => {
-                    sleep_until(until).await;
-                    return end;
-                }`,
+                sleep_until(until).await;
+                end
+            }`,
       ],
     ],
   ),

@@ -47,8 +47,8 @@ impl Default for LockOptions {
 /// ([`Claim::slot`](crate::Claim::slot)), or several of both, all or nothing.
 ///
 /// Those in this process who wait for the same key on the same backend are served in the order in which they
-/// came, also if they wait for other keys as well, and only the first of them asks: at the pace of the most eager of them, so that nobody waits longer than if it had
-/// asked by itself. Between processes there is no order. Whoever does not wait (no retries, or no time) does not queue
+/// came, and only the first of them asks: at the pace of the most eager of them, so that nobody waits longer than if it had
+/// asked by itself. Whoever wants several things waits for the one that stood in the way, and keeps nobody from the others. Between processes there is no order. Whoever does not wait (no retries, or no time) does not queue
 /// either.
 ///
 /// Dropping the future cancels: what the store may have granted is released in the background.

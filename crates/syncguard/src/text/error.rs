@@ -93,13 +93,24 @@ struct Inner {
 }
 
 /// What a store has said of a lock that is held by somebody else.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+///
+/// `Debug` shows neither the key nor the labels.
+#[derive(Clone, Default, PartialEq, Eq)]
 pub struct Busy {
+    /// The key of the claim that stood in the way; of a slot, the key whose slots are all held.
+    pub key: Option<String>,
     /// How long until it ends by itself and somebody else can have it, from when the error was made. Its holder may release it
     /// before, or extend it.
     pub free_in: Option<Duration>,
     /// The [labels](crate::Labels) that are stored with it, by their names.
     pub labels: Vec<(&'static str, String)>,
+}
+
+impl fmt::Debug for Busy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut busy = f.debug_struct("Busy");
+        busy.field("free_in", &self.free_in).finish_non_exhaustive()
+    }
 }
 
 impl Error {

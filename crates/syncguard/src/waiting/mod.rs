@@ -1,7 +1,7 @@
 //! Waiting for a lock, the same for all stores and all languages.
 //!
-//! A [`waiter`] asks the store until it has the lock. Those in one process who wait for the same key stand in a queue
-//! ([`queue`]), and only the first of them asks. It asks when the store says that the lock was freed ([`wakeups`]), when this
+//! A [`waiter`] asks the store until it has the lock. Those in one process who wait for the same stand in a line
+//! ([`queue`], [`ticket`]), and only the first of them asks. It asks when the store says that the lock was freed ([`wakeups`]), when this
 //! process has released it and nobody else seems to want it ([`hand_over`]), when the lock would have ended by itself, and
 //! when the rules for polling say so ([`retry`]): a message may be lost, or not be sent.
 
@@ -9,6 +9,7 @@ pub(crate) mod hand_over;
 pub(crate) mod listener;
 pub(crate) mod queue;
 pub(crate) mod retry;
+pub(crate) mod ticket;
 mod topics;
 pub(crate) mod waiter;
 pub(crate) mod wakeups;

@@ -296,7 +296,7 @@ impl RetryState {
     }
 
     /// Notes what an attempt has shown.
-    fn see(&mut self, attempt: FailedAttempt, elapsed_ms: f64) {
+    pub(super) fn see(&mut self, attempt: FailedAttempt, elapsed_ms: f64) {
         self.last_seen = match attempt {
             FailedAttempt::Locked => LastSeen::Contention,
             FailedAttempt::Error(kind) if !self.is_cut(kind, elapsed_ms) => LastSeen::Failure,

@@ -4,10 +4,10 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::time::{Instant, sleep_until, timeout_at};
+use tokio::time::{Instant, sleep_until};
 
-use super::queue::{Place, QueueEntry, Turn};
 use super::retry::{FailedAttempt, GiveUp, NextStep, RetryPolicy, RetryState, Wait};
+use super::ticket::{LineRole, Ticket};
 use crate::asking::outcome::{AcquireOutcome, Grant};
 use crate::asking::request::AcquireRequest;
 use crate::background::backend::Backend;
@@ -30,8 +30,8 @@ pub struct Waiter {
     retry: RetryState,
     /// The last failure of the store that was more than an attempt cut short by its time limit.
     failure: Option<Error>,
-    /// Which claim stood in the way when the store was last asked.
-    obstacle: usize,
+    /// When the next retry is due, once it has been the first in a line.
+    retry_at: Instant,
     /// When that was first known of the lock which it waits for, by an answer of the store or without one.
     first_known: Option<Instant>,
     /// When the store was last asked, or that was known without it.
@@ -63,8 +63,8 @@ enum AttemptOutcome {
     Granted(Granted),
     NotYet {
         attempt: FailedAttempt,
-        /// When the lock ends by itself, if that is known.
-        free_at: Option<Instant>,
+        /// Which claim stood in the way, and when that lock ends by itself, if that is known; `None` if the store has failed.
+        obstacle: Option<(usize, Option<Instant>)>,
     },
 }
 
@@ -76,6 +76,10 @@ enum PauseEnd {
     Early,
     /// The next retry's time.
     Retry,
+    /// Something has changed in the line: it is to look what it has to do.
+    Changed,
+    /// The time of one who stands behind others is over.
+    Over,
 }
 
 impl Waiter {
@@ -102,7 +106,7 @@ impl Waiter {
             unasked: None,
             retry: RetryState::new(policy)?,
             failure: None,
-            obstacle: 0,
+            retry_at: start,
             busy: None,
             attempts: 0,
             contended: 0,
@@ -145,10 +149,6 @@ impl Waiter {
         }
     }
 
-    #[expect(
-        clippy::cognitive_complexity,
-        reason = "whoever waits looks at the clock, the answer and the queue in one loop"
-    )]
     async fn until_granted(&mut self) -> Result<Granted, Error> {
         // Whoever does not wait does not queue either.
         if !self.policy.waits() {
@@ -158,50 +158,75 @@ impl Waiter {
             };
         }
         let queues = self.backend.work().queues();
-        let entered = queues.enter(&self.request.claims, &self.policy);
-        let is_behind = |entered: &QueueEntry| matches!(entered, QueueEntry::Behind(_));
-        // What is waited for is boxed, so that whoever gets a lock at once takes no room for it.
-        let mut turns: Batch<Turn> = match entered.iter().any(is_behind) {
-            true => Box::pin(self.turns(entered)).await?,
-            false => entered.into_iter().filter_map(QueueEntry::first).collect(),
-        };
-        let mut found = self.at_turn(&mut turns).await?;
+        let mut ticket = Ticket::new(queues, &self.request.claims, &self.policy);
         let mut is_hinted = false;
+        // What is waited for is boxed, so that whoever gets a lock at once takes no room for it.
+        if !ticket.asks()? {
+            is_hinted = Box::pin(self.until_turn(&mut ticket)).await?;
+        }
         loop {
-            let (attempt, free_at) = match found {
-                AttemptOutcome::Granted(granted) => {
-                    self.tell_granted(turns, &granted);
-                    return Ok(granted);
-                }
-                AttemptOutcome::NotYet { attempt, free_at } => (attempt, free_at),
+            let attempt = match self.ask(&mut ticket).await? {
+                AttemptOutcome::Granted(granted) => return Ok(granted),
+                AttemptOutcome::NotYet { attempt, .. } => attempt,
             };
-            let retry_at = Instant::now() + self.decide(attempt, is_hinted)?;
-            if turns.iter().all(Turn::has_others) {
-                // Others may have asked at the same time, and came earlier.
-                let entered: Batch<_> = turns.into_iter().map(Turn::give_way).collect();
-                if entered.iter().any(is_behind) {
-                    turns = Box::pin(self.turns(entered)).await?;
-                    is_hinted = true;
-                    found = Box::pin(self.at_turn(&mut turns)).await?;
-                    continue;
+            self.decide(attempt, is_hinted)?;
+            is_hinted = Box::pin(self.until_turn(&mut ticket)).await?;
+        }
+    }
+
+    /// Waits in line until it is to ask. Gives whether that is before its next retry's time.
+    async fn until_turn(&mut self, ticket: &mut Ticket) -> Result<bool, Error> {
+        let mut was_behind = false;
+        loop {
+            let end = match ticket.role() {
+                LineRole::Ready => PauseEnd::Freed,
+                LineRole::Behind(until) => {
+                    was_behind = true;
+                    self.wait_behind(ticket, until).await
                 }
-                turns = entered.into_iter().filter_map(QueueEntry::first).collect();
-            }
-            let end = Box::pin(self.pause(&turns, retry_at, free_at)).await;
-            is_hinted = !matches!(end, PauseEnd::Retry);
-            self.wakeups += u32::from(matches!(end, PauseEnd::Freed));
-            found = match end {
-                PauseEnd::Retry if self.relies_on_messages(&turns, free_at) => {
-                    self.unasked = free_at;
-                    AttemptOutcome::NotYet { attempt, free_at }
+                LineRole::First if was_behind && self.is_due_at_last() => PauseEnd::Retry,
+                LineRole::First => {
+                    if std::mem::take(&mut was_behind) {
+                        self.is_first()?;
+                    }
+                    self.pause(ticket).await
+                }
+            };
+            match end {
+                PauseEnd::Changed => continue,
+                PauseEnd::Over => {
+                    self.hears_last_word(ticket);
+                    ticket.asks_at_last()?;
+                    return Ok(false);
+                }
+                PauseEnd::Retry if self.relies_on_messages(ticket) => {
+                    self.unasked = ticket.free_at();
+                    self.decide(FailedAttempt::Locked, false)?;
+                    continue;
                 }
                 PauseEnd::Freed => {
                     self.unasked = None;
-                    self.ask(&mut turns).await?
+                    self.wakeups += u32::from(!was_behind);
                 }
-                _ => self.ask(&mut turns).await?,
-            };
+                PauseEnd::Early | PauseEnd::Retry => ticket.may_be_free(),
+            }
+            if ticket.asks()? {
+                return Ok(!matches!(end, PauseEnd::Retry));
+            }
+            // It stands in another line now, or behind another.
+            was_behind = true;
         }
+    }
+
+    /// Whether its last retry has become due while others came before it.
+    fn is_due_at_last(&self) -> bool {
+        self.retry_at <= Instant::now() && self.retry.is_last(self.elapsed_ms())
+    }
+
+    /// Begins to watch, where others did so before: from them it knows that somebody holds the lock.
+    fn is_first(&mut self) -> Result<(), Error> {
+        self.knows();
+        self.decide(FailedAttempt::Locked, true)
     }
 
     /// For how long its last answer is relied on.
@@ -216,10 +241,10 @@ impl Waiter {
         self.first_known.get_or_insert(self.asked);
     }
 
-    /// Whether the store need not be asked whether the lock is free that it has said to be held until `free_at`: it would have
+    /// Whether the store need not be asked whether the lock is free that it has said to be held for a while: it would have
     /// told. The last attempt asks in any case.
-    fn relies_on_messages(&self, turns: &[Turn], free_at: Option<Instant>) -> bool {
-        let now = Instant::now();
+    fn relies_on_messages(&self, ticket: &Ticket) -> bool {
+        let (now, free_at) = (Instant::now(), ticket.free_at());
         let until = match self.policy.wait {
             Wait::Poll => None,
             Wait::Notify => free_at.map(|end| end.min(self.asked + self.trust())),
@@ -227,117 +252,60 @@ impl Waiter {
         };
         until.is_some_and(|until| now < until)
             && !self.retry.is_last(self.elapsed_ms())
-            && self
-                .turn_for(turns, self.obstacle)
-                .is_some_and(Turn::is_told)
+            && ticket.is_told()
     }
 
-    /// Asks, unless it is known already that somebody else has what it wants.
-    async fn at_turn(&mut self, turns: &mut [Turn]) -> Result<AttemptOutcome, Error> {
-        let taken = |claim| Some((claim, self.turn_for(turns, claim)?.taken()?));
-        let Some((claim, free_at)) = (0..self.request.claims.len()).find_map(taken) else {
-            return self.ask(turns).await;
-        };
-        self.obstacle = claim;
-        self.knows();
-        let attempt = FailedAttempt::Locked;
-        Ok(AttemptOutcome::NotYet { attempt, free_at })
-    }
-
-    /// Waits until it is the first in all queues, at most for as long as the locks are waited for.
-    async fn turns(&mut self, entered: Batch<QueueEntry>) -> Result<Batch<Turn>, Error> {
+    /// Waits for news of its line, at most until then, and for as long as the locks are waited for.
+    async fn wait_behind(&self, ticket: &mut Ticket, until: Option<Instant>) -> PauseEnd {
         let limit = Duration::try_from_secs_f64(self.policy.timeout_ms / 1000.0).ok();
-        let until = limit.and_then(|limit| self.start.checked_add(limit));
-        let mut turns = Batch::new();
-        for entered in entered {
-            let mut place = match entered {
-                QueueEntry::First(turn) => {
-                    turns.push(turn);
-                    continue;
-                }
-                QueueEntry::Behind(place) => place,
-            };
-            turns.push(match until {
-                None => place.turn().await?,
-                Some(until) => match timeout_at(until, place.turn()).await {
-                    Ok(turn) => turn?,
-                    Err(_) => return Err(self.too_late(&place)),
-                },
-            });
-        }
-        Ok(turns)
-    }
-
-    /// Lets those behind know in each queue what was granted.
-    fn tell_granted(&self, turns: Batch<Turn>, granted: &Granted) {
-        let mut grants = granted.grants.iter();
-        let keys = self
-            .request
-            .claims
-            .chunk_by(|one, other| one.key == other.key);
-        for (turn, claims) in turns.into_iter().zip(keys) {
-            let slots = grants.by_ref().take(claims.len());
-            turn.granted(
-                ends_by(self.request.ttl),
-                slots.filter_map(|grant| grant.slot),
-            );
+        let limit = limit.and_then(|limit| self.start.checked_add(limit));
+        let news = ticket.news();
+        tokio::select! {
+            biased;
+            () = sleep_if(limit) => PauseEnd::Over,
+            () = self.backend.work().closing() => PauseEnd::Over,
+            () = news.notified() => PauseEnd::Changed,
+            () = sleep_if(until) => PauseEnd::Changed,
         }
     }
 
-    /// The turn in the queue for a claim.
-    fn turn_for<'a>(&self, turns: &'a [Turn], claim: usize) -> Option<&'a Turn> {
-        let claims = self.request.claims.get(..=claim)?;
-        let keys = claims.chunk_by(|one, other| one.key == other.key);
-        turns.get(keys.count() - 1)
-    }
-
-    /// The error of one whose time is over before its turn.
-    fn too_late(&mut self, place: &Place) -> Error {
-        self.failure = place.failure();
-        self.busy = place.busy();
-        let attempt = match &self.failure {
-            Some(error) => FailedAttempt::Error(error.kind()),
-            None => FailedAttempt::Locked,
+    /// Notes what those in its line know, in case the store does not answer its last question.
+    fn hears_last_word(&mut self, ticket: &Ticket) {
+        let (failure, busy) = ticket.last_word();
+        let attempt = match &failure {
+            Some(error) => Some(FailedAttempt::Error(error.kind())),
+            None => busy.as_ref().map(|_| FailedAttempt::Locked),
         };
-        self.give_up(attempt)
+        let elapsed_ms = self.elapsed_ms();
+        if let Some(attempt) = attempt {
+            self.retry.see(attempt, elapsed_ms);
+            (self.failure, self.busy) = (failure, busy);
+        }
     }
 
     /// The error of one whose last attempt this was.
     fn give_up(&mut self, attempt: FailedAttempt) -> Error {
         match self.decide(attempt, false) {
             Err(error) => error,
-            Ok(_) => Error::new(ErrorKind::Internal, "a wait has ended early"),
+            Ok(()) => Error::new(ErrorKind::Internal, "a wait has ended early"),
         }
     }
 
-    /// Asks the store, and lets those behind know how it has answered.
-    async fn ask(&mut self, turns: &mut [Turn]) -> Result<AttemptOutcome, Error> {
-        for turn in &mut *turns {
-            turn.asks()?;
-        }
-        let asking = turns.first().and_then(Turn::asking);
+    /// Asks the store, and lets the others in the queues know how it has answered.
+    async fn ask(&mut self, ticket: &mut Ticket) -> Result<AttemptOutcome, Error> {
         let found = self.attempt().await?;
-        drop(asking);
         let unasked = self.unasked.take();
-        let Some(turn) = self.turn_for(turns, self.obstacle) else {
-            return Ok(found);
-        };
         match &found {
             AttemptOutcome::Granted(granted) => {
                 if unasked.is_some_and(|end| granted.asked < end) {
-                    turn.was_not_told();
+                    ticket.was_not_told();
                 }
+                ticket.granted(ends_by(self.request.ttl), &granted.grants);
             }
-            AttemptOutcome::NotYet {
-                attempt: FailedAttempt::Locked,
-                free_at,
-            } => {
-                turn.found(None, *free_at);
-                turn.tells(self.busy.clone());
-            }
-            AttemptOutcome::NotYet { free_at, .. } => {
-                turn.found(self.failure.as_ref(), *free_at);
-            }
+            AttemptOutcome::NotYet { obstacle, .. } => match *obstacle {
+                Some((claim, free_at)) => ticket.refused(claim, self.busy.clone(), free_at),
+                None => ticket.failed(self.failure.as_ref()),
+            },
         }
         Ok(found)
     }
@@ -363,7 +331,7 @@ impl Waiter {
             std::future::pending(),
         );
         // Boxed, so that whoever waits takes no room for it.
-        let (attempt, free_in) = match Box::pin(attempt).await {
+        let (attempt, obstacle) = match Box::pin(attempt).await {
             Ok(AcquireOutcome::Acquired(grants)) => {
                 return Ok(AttemptOutcome::Granted(Granted { grants, asked }));
             }
@@ -373,11 +341,16 @@ impl Waiter {
                 free_in,
                 labels,
             }) => {
-                self.obstacle = claim;
                 let labels = labels.to_texts();
-                self.busy = Some((Instant::now(), Busy { free_in, labels }));
+                let claim_in_the_way = self.request.claims.get(claim);
+                let busy = Busy {
+                    key: claim_in_the_way.map(|claim| claim.key.as_str().to_owned()),
+                    free_in,
+                    labels,
+                };
+                self.busy = Some((Instant::now(), busy));
                 self.contended += 1;
-                (FailedAttempt::Locked, free_in)
+                (FailedAttempt::Locked, Some((claim, free_in)))
             }
             Err(error) => {
                 let kind = error.kind();
@@ -388,19 +361,23 @@ impl Waiter {
             }
         };
         self.knows();
-        let free_at = free_in.and_then(|free_in| self.asked.checked_add(free_in));
-        Ok(AttemptOutcome::NotYet { attempt, free_at })
+        let ends = |free_in| self.asked.checked_add(free_in);
+        let obstacle = obstacle.map(|(claim, free_in)| (claim, free_in.and_then(ends)));
+        Ok(AttemptOutcome::NotYet { attempt, obstacle })
     }
 
-    /// How long to wait for the next retry, else the error to give up with.
-    fn decide(&mut self, attempt: FailedAttempt, is_hinted: bool) -> Result<Duration, Error> {
+    /// Decides when the next retry is due, else gives the error to give up with.
+    fn decide(&mut self, attempt: FailedAttempt, is_hinted: bool) -> Result<(), Error> {
         let (elapsed_ms, random) = (self.elapsed_ms(), random::unit()?);
         let step = match is_hinted {
             true => self.retry.after_hint(attempt, elapsed_ms, random),
             false => self.retry.after(attempt, elapsed_ms, random),
         };
         match step {
-            NextStep::Wait { delay_ms } => Ok(Duration::from_secs_f64(delay_ms / 1000.0)),
+            NextStep::Wait { delay_ms } => {
+                self.retry_at = Instant::now() + Duration::from_secs_f64(delay_ms / 1000.0);
+                Ok(())
+            }
             NextStep::GiveUp(GiveUp::Contention(error)) => Err(match self.busy.take() {
                 Some((told, mut busy)) => {
                     // It goes on while it is waited for.
@@ -419,56 +396,53 @@ impl Waiter {
         }
     }
 
-    /// Waits for what stood in the way until the next retry is due; shorter if the lock ends by itself at `free_at`, if it may have been freed, if
-    /// somebody behind would ask by now, were it alone, or if nobody can get the lock any more because the backend is being
-    /// closed.
-    async fn pause(&self, turns: &[Turn], retry_at: Instant, free_at: Option<Instant>) -> PauseEnd {
-        let asked = self.asked;
-        let backend = &self.backend;
-        let claim = self.request.claims.get(self.obstacle);
-        let Some((claim, turn)) = claim.zip(self.turn_for(turns, self.obstacle)) else {
-            sleep_until(retry_at).await;
-            return PauseEnd::Retry;
+    /// Watches what stood in the way until the next retry is due; shorter if the lock ends by itself, if it may have been
+    /// freed, if somebody behind would ask by now, were it alone, if something has changed in the line, or if nobody can get the
+    /// lock any more because the backend is being closed.
+    async fn pause(&self, ticket: &mut Ticket) -> PauseEnd {
+        let claim = self.request.claims.get(ticket.obstacle());
+        let watch = || self.backend.watch(claim?);
+        let (news, watch) = (ticket.news(), ticket.listen(self.backend.lane(), watch));
+        let free_at = ticket.free_at();
+        let relies = self.policy.wait != Wait::Poll && free_at.is_some() && ticket.is_told();
+        let early = [
+            free_at,
+            ticket.others_ask_at(relies),
+            ticket.looks_again_at(),
+        ];
+        let early = early.into_iter().flatten().min();
+        let (until, end) = match early.filter(|early| *early < self.retry_at) {
+            Some(early) => (early, PauseEnd::Early),
+            None => (self.retry_at, PauseEnd::Retry),
         };
-        loop {
-            let listens = self.policy.wait != Wait::Poll;
-            let watch = || backend.watch(claim);
-            let (news, watch) = turn.listen(backend.lane(), listens, watch);
-            if turn.is_freed() {
-                return PauseEnd::Freed;
+        let told = async {
+            match &watch {
+                Some(watch) => watch.freed().await,
+                None => std::future::pending().await,
             }
-            let relies = listens && free_at.is_some() && turn.is_told();
-            let others = turn.others_ask_at(asked, relies);
-            let early = [free_at, others, turn.looks_again_at()];
-            let early = early.into_iter().flatten().min();
-            let (until, end) = match early.filter(|early| *early < retry_at) {
-                Some(early) => (early, PauseEnd::Early),
-                None => (retry_at, PauseEnd::Retry),
-            };
-            let told = async {
-                match &watch {
-                    Some(watch) => watch.freed().await,
-                    None => std::future::pending().await,
-                }
-            };
-            tokio::select! {
-                biased;
-                times = told => if turn.is_news(times) {
-                    turn.may_be_free();
-                    return PauseEnd::Freed;
-                },
-                () = sleep_until(until) => {
-                    turn.may_be_free();
-                    return end;
-                }
-                () = backend.work().closing() => return PauseEnd::Freed,
-                () = news.notified() => {}
-            }
+        };
+        tokio::select! {
+            biased;
+            times = told => match ticket.is_news(times) {
+                true => PauseEnd::Freed,
+                false => PauseEnd::Changed,
+            },
+            () = sleep_until(until) => end,
+            () = self.backend.work().closing() => PauseEnd::Over,
+            () = news.notified() => PauseEnd::Changed,
         }
     }
 
     fn elapsed_ms(&self) -> f64 {
         self.start.elapsed().as_secs_f64() * 1000.0
+    }
+}
+
+/// Completes at that time, if there is one.
+async fn sleep_if(until: Option<Instant>) {
+    match until {
+        Some(until) => sleep_until(until).await,
+        None => std::future::pending().await,
     }
 }
 

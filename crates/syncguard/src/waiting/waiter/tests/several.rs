@@ -160,19 +160,170 @@ async fn of_those_whose_claims_overlap_who_came_first_is_first() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nobody_passes_one_who_waits_for_several() {
+async fn who_waits_for_one_of_several_keeps_nobody_from_the_others() {
     let t = Scene::new();
     let holder = t.hold(claims(&["b"]), S);
     settle().await;
     let both = t.hold(claims(&["a", "b"]), S);
     settle().await;
-    // All of them wait only for what is free, but came later.
     let singles: Vec<_> = (0..5).map(|_| t.hold(claims(&["a"]), S / 10)).collect();
-    holder.await.unwrap();
-    let both = both.await.unwrap();
-    for single in singles {
-        assert!(single.await.unwrap() > both);
+    for (number, single) in (0..).zip(singles) {
+        assert_eq!(single.await.unwrap(), S * number / 10);
     }
+    holder.await.unwrap();
+    assert_eq!(both.await.unwrap(), S);
+    assert!(t.store.work.queues().is_empty());
+}
+
+/// Some who want one of these keys again and again, until they are aborted.
+fn singles(t: &Scene, each: &[(&'static str, u64)]) -> Vec<JoinHandle<()>> {
+    let loops = each.iter().map(|&(key, held_ms)| {
+        let backend = Arc::clone(&t.backend);
+        tokio::spawn(async move {
+            loop {
+                let guard = lock(&backend, claims(&[key]), &waits(patient())).await;
+                sleep(Duration::from_millis(held_ms)).await;
+                guard.unwrap().release().await.unwrap();
+            }
+        })
+    });
+    loops.collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_set_is_not_starved_by_those_who_want_one_of_its_keys() {
+    let t = Scene::new();
+    let keys = [("a", 7), ("b", 11), ("c", 5), ("d", 13)];
+    let others = singles(&t, &[keys, keys, keys].concat());
+    settle().await;
+    for _ in 0..10 {
+        let waited = t
+            .hold(claims(&["a", "b", "c", "d"]), S / 100)
+            .await
+            .unwrap();
+        assert!(waited < S / 2, "{waited:?}");
+    }
+    others.iter().for_each(JoinHandle::abort);
+}
+
+#[tokio::test(start_paused = true)]
+async fn however_long_others_hold_each_key_a_set_gets_all_in_the_end() {
+    let t = Scene::new();
+    let others = singles(&t, &[("a", 3000), ("a", 3000), ("b", 4100), ("b", 4100)]);
+    settle().await;
+    let waited = t.hold(claims(&["a", "b"]), S).await.unwrap();
+    assert!(waited < 100 * S, "{waited:?}");
+    others.iter().for_each(JoinHandle::abort);
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_takes_all_slots_is_not_starved_by_those_who_take_one() {
+    let t = Scene::new();
+    let one = |held_ms: u64| {
+        let backend = Arc::clone(&t.backend);
+        tokio::spawn(async move {
+            loop {
+                let guard = lock(&backend, slot_of(4), &waits(patient())).await;
+                sleep(Duration::from_millis(held_ms)).await;
+                guard.unwrap().release().await.unwrap();
+            }
+        })
+    };
+    let others: Vec<_> = [20, 23, 29, 31, 37, 40].map(one).into();
+    settle().await;
+    let all = || (0..4).map(|_| slot_of(4)).collect();
+    for _ in 0..10 {
+        let waited = t.hold(all(), S / 100).await.unwrap();
+        assert!(waited < S, "{waited:?}");
+    }
+    others.iter().for_each(JoinHandle::abort);
+}
+
+#[tokio::test(start_paused = true)]
+async fn sets_whose_first_key_is_held_for_long_wait_alone() {
+    let t = Scene::new();
+    let stuck = Claim::new(Key::new("order:0").unwrap()).unwrap();
+    t.store
+        .held
+        .lock()
+        .unwrap()
+        .insert(stuck.key.clone(), stuck.lock_id);
+    let order = |number: usize| {
+        let mut both = claims(&[&format!("order:{number}")]);
+        both.push(Claim::slot(Key::new("api").unwrap(), Slots::new(4).unwrap()).unwrap());
+        both
+    };
+    let waits = t.hold(order(0), S);
+    // Ten a tenth of a second, four at a time, each for a fortieth.
+    for tenth in 0..130 {
+        let start = Instant::now();
+        let granted: Vec<_> = (1..=10)
+            .map(|number| t.hold(order(number), S / 40))
+            .collect();
+        for one in granted {
+            one.await.unwrap();
+        }
+        assert!(start.elapsed() < S / 10, "{tenth}: {:?}", start.elapsed());
+        tokio::time::sleep_until(start + S / 10).await;
+    }
+    assert!(!waits.is_finished());
+    waits.abort();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_small_wish_for_slots_passes_a_large_one_and_the_reverse() {
+    let t = Scene::new();
+    let all = |take: usize| (0..take).map(|_| slot_of(3)).collect::<Vec<_>>();
+    let held = t.hold(all(2), 2 * S);
+    settle().await;
+    // One slot is free.
+    let large = t.hold(all(2), S);
+    settle().await;
+    let small = t.hold(all(1), S);
+    assert_eq!(seconds(vec![held, small, large]).await, [0, 0, 2]);
+    // Of one slot and of three: the only one that both can have is held.
+    let held = t.hold(vec![slot_of(1)], 2 * S);
+    settle().await;
+    let few = t.hold(vec![slot_of(1)], S);
+    settle().await;
+    let many = t.hold(vec![slot_of(3)], S);
+    assert_eq!(seconds(vec![held, few, many]).await, [0, 2, 0]);
+    assert!(t.store.work.queues().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn whose_time_ends_in_line_asks_once_and_hears_what_stood_in_the_way() {
+    let t = Scene::new();
+    let holder = t.hold(claims(&["b"]), 10 * S);
+    settle().await;
+    let first = t.hold(claims(&["b"]), S);
+    settle().await;
+    let waits_a_second = |names: &[&str]| {
+        let (backend, claims) = (Arc::clone(&t.backend), claims(names));
+        let policy = RetryPolicy {
+            timeout_ms: 1000.0,
+            ..patient()
+        };
+        tokio::spawn(async move { lock(&backend, claims, &waits(policy)).await })
+    };
+    let both = waits_a_second(&["a", "b"]);
+    settle().await;
+    let asked = t.store.asked.lock().unwrap().len();
+    let error = both.await.unwrap().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::AcquisitionTimeout);
+    assert!(
+        error.message().ends_with("somebody holds the lock"),
+        "{error}"
+    );
+    assert_eq!(error.busy().unwrap().key.as_deref(), Some("b"));
+    assert_eq!(t.store.asked.lock().unwrap()[asked..], ["ab"]);
+    // What it waits for is free, and the first does not know it.
+    let late = waits_a_second(&["b"]);
+    settle().await;
+    t.store.held.lock().unwrap().clear();
+    late.await.unwrap().unwrap();
+    first.abort();
+    holder.abort();
 }
 
 #[tokio::test(start_paused = true)]
@@ -298,17 +449,32 @@ async fn those_who_were_refused_together_are_served_as_they_came() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nobody_passes_one_who_waits_for_a_slot_and_a_key() {
+async fn who_waits_for_a_key_keeps_nobody_from_the_slots_that_it_wants_too() {
     let t = Scene::new();
     let holder = t.hold(claims(&["a"]), S);
     settle().await;
     let both = t.hold(vec![claims(&["a"]).remove(0), slot_of(2)], S);
     settle().await;
-    // There is room for it, but it came later.
     let one = t.hold(vec![slot_of(2)], S);
-    assert_eq!(seconds(vec![holder, both, one]).await, [0, 1, 1]);
+    assert_eq!(seconds(vec![holder, both, one]).await, [0, 1, 0]);
     let asked = t.store.asked.lock().unwrap().clone();
-    assert_eq!(asked, ["a", "as", "as", "s"]);
+    assert_eq!(asked, ["a", "as", "s", "as"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn sets_with_a_slot_ask_beside_each_other_as_slots_do() {
+    let t = Scene::new();
+    let both = |number: usize| {
+        let mut both = claims(&[&number.to_string()]);
+        both.push(slot_of(10));
+        t.hold(both, S)
+    };
+    let granted = (0..30).map(both).collect();
+    let times: Vec<_> = [[0; 10], [1; 10], [2; 10]].concat();
+    assert_eq!(seconds(granted).await, times);
+    // All of the first round at once, twenty of them in vain; after that as many as were released.
+    assert_eq!(*t.store.on_their_way.lock().unwrap(), (0, 30));
+    assert_eq!(t.store.asked.lock().unwrap().len(), 50);
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,0 +1,440 @@
+//! What one who waits does in the queues, and hears of them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+use super::queue::line::{Line, LineMember, Wish};
+use super::queue::{DOUBT, Kept, Queue, Queues, QueuesInner, Want, all_slots};
+use super::retry::{RetryPolicy, Wait};
+use super::wakeups::Watch;
+use crate::asking::outcome::Grant;
+use crate::mutex::lock;
+use crate::network::event_loop::Lane;
+use crate::random;
+use crate::text::error::{Busy, Error};
+use crate::values::batch::Batch;
+use crate::values::claim::Claim;
+
+/// How often others may take what was free for one who needs it together with something else.
+const PASSED: u32 = 4;
+/// For how long what it wants is kept for it then, at first and at most. Each time it is twice as long as before.
+const SHORTEST_KEPT: Duration = Duration::from_millis(250);
+const LONGEST_KEPT: Duration = Duration::from_secs(60);
+
+/// One who came to wait, and its place. Dropping it leaves the queues.
+pub(crate) struct Ticket {
+    queues: Queues,
+    number: u64,
+    since: Instant,
+    policy: RetryPolicy,
+    wants: Batch<Want>,
+    /// Which of these stood in the way last.
+    obstacle: usize,
+    place: Place,
+    news: Option<Arc<Notify>>,
+    /// How often what was free for it was taken by others while it waited for something else.
+    passed: u32,
+    /// For how long what it wants is kept for it, the next time.
+    keeps: Duration,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Place {
+    Nowhere,
+    /// In the line for its obstacle.
+    InLine,
+    Asking,
+}
+
+/// What one who stands in line has to do.
+pub(crate) enum LineRole {
+    /// It may ask.
+    Ready,
+    /// It is the first: it watches what all in this line wait for.
+    First,
+    /// To wait for news, at most until then: others come before it.
+    Behind(Option<Instant>),
+}
+
+impl Ticket {
+    /// One who comes, and would ask as `policy` says if it were alone. Claims of the same key stand side by side.
+    pub(crate) fn new(queues: &Queues, claims: &[Claim], policy: &RetryPolicy) -> Self {
+        let number = queues.next_number();
+        let keys = claims.chunk_by(|one, other| one.key == other.key);
+        let want = |claims: &[Claim]| {
+            let claim = claims.first()?;
+            Some(Want {
+                key: match claim.slots {
+                    None => claim.key.clone(),
+                    Some(_) => all_slots(&claim.key),
+                },
+                wish: Wish {
+                    slots: claim.slots,
+                    take: claims.len(),
+                },
+                was_freed: false,
+                is_held: false,
+            })
+        };
+        Self {
+            queues: queues.clone(),
+            number,
+            since: Instant::now(),
+            policy: *policy,
+            wants: keys.filter_map(want).collect(),
+            obstacle: 0,
+            place: Place::Nowhere,
+            news: None,
+            passed: 0,
+            keeps: SHORTEST_KEPT,
+        }
+    }
+
+    /// Leaves its place to ask the store, if all that it wants may be free. Else it stands in the line for what is not, and gives
+    /// `false`. Fails if nobody may wait any more.
+    pub(crate) fn asks(&mut self) -> Result<bool, Error> {
+        self.with(|ticket, queues| {
+            if let Some(refusal) = &queues.refusal {
+                return Err(refusal.clone());
+            }
+            let is_closed = |want| !queues.is_open(want, ticket.number);
+            let closed = ticket.wants.iter().position(is_closed);
+            match closed {
+                None => ticket.begins(queues),
+                Some(obstacle) => {
+                    ticket.leaves_line(queues);
+                    ticket.was_refused(obstacle, queues);
+                    ticket.stands(obstacle, queues);
+                }
+            }
+            Ok(closed.is_none())
+        })
+    }
+
+    /// Leaves its place to ask the store, whoever else may: its time is over.
+    pub(crate) fn asks_at_last(&mut self) -> Result<(), Error> {
+        self.with(|ticket, queues| match &queues.refusal {
+            Some(refusal) => Err(refusal.clone()),
+            None => {
+                ticket.begins(queues);
+                Ok(())
+            }
+        })
+    }
+
+    /// The store has said that somebody holds what that claim wants, until that time if it is known.
+    pub(crate) fn refused(
+        &mut self,
+        claim: usize,
+        busy: Option<(Instant, Busy)>,
+        free_at: Option<Instant>,
+    ) {
+        self.with(|ticket, queues| {
+            let obstacle = ticket.want_of(claim);
+            ticket.ends_asking(queues, |at, want, queue| {
+                let held = queue.held.len();
+                let line = queue.line_mut(want).filter(|_| at == obstacle)?;
+                line.refused(free_at, busy.clone(), want.was_freed, held);
+                Some(())
+            });
+            ticket.was_refused(obstacle, queues);
+            ticket.stands(obstacle, queues);
+        });
+    }
+
+    /// The store has failed.
+    pub(crate) fn failed(&mut self, failure: Option<&Error>) {
+        self.with(|ticket, queues| {
+            let obstacle = ticket.obstacle;
+            ticket.ends_asking(queues, |at, want, queue| {
+                let line = queue.line_mut(want).filter(|_| at == obstacle)?;
+                line.failed(failure);
+                Some(())
+            });
+            ticket.stands(obstacle, queues);
+        });
+    }
+
+    /// The store has granted all that it wants, until that time.
+    pub(crate) fn granted(&mut self, end: Instant, grants: &[Grant]) {
+        self.with(|ticket, queues| {
+            let mut grants = grants.iter();
+            ticket.ends_asking(queues, |_, want, queue| {
+                let granted = grants.by_ref().take(want.wish.take);
+                queue.held.extend(granted.filter_map(|grant| grant.slot));
+                queue.line_mut(want)?.granted(end);
+                Some(())
+            });
+            ticket.place = Place::Nowhere;
+        });
+    }
+
+    /// What it has to do in its place.
+    pub(crate) fn role(&self) -> LineRole {
+        let queues = lock(&self.queues.0);
+        let want = &self.wants[self.obstacle];
+        let queue = queues.by_key.get(&want.key);
+        let Some((queue, line)) = queue.and_then(|queue| Some((queue, queue.line(want)?))) else {
+            return LineRole::Ready;
+        };
+        let may_ask = line.lets(self.number);
+        match queue.barred_until(self.number) {
+            _ if queues.refusal.is_some() => LineRole::Ready,
+            Some(until) if may_ask => LineRole::Behind(Some(until)),
+            None if may_ask => LineRole::Ready,
+            _ if line.asking == 0 && line.first() == Some(self.number) => LineRole::First,
+            _ => LineRole::Behind(None),
+        }
+    }
+
+    /// What tells it that something has changed in its line.
+    pub(crate) fn news(&mut self) -> Arc<Notify> {
+        Arc::clone(self.news.get_or_insert_default())
+    }
+
+    /// The number of the first claim of what stands in its way.
+    pub(crate) fn obstacle(&self) -> usize {
+        let before = self.wants.iter().take(self.obstacle);
+        before.map(|want| want.wish.take).sum()
+    }
+
+    /// When what it waits for ends by itself, as far as is known.
+    pub(crate) fn free_at(&self) -> Option<Instant> {
+        self.look(|line| line.taken)
+    }
+
+    /// How the store has failed for those in its line, and what it has said of the lock that is held.
+    pub(crate) fn last_word(&self) -> (Option<Error>, Option<(Instant, Busy)>) {
+        self.look(|line| Some((line.failure.clone(), line.busy.clone())))
+            .unwrap_or_default()
+    }
+
+    /// Whether the store tells at this moment when the lock is freed, and has not failed to lately. Of slots, one message may stand
+    /// for several releases.
+    pub(crate) fn is_told(&self) -> bool {
+        let doubted = lock(&self.queues.0).doubted_until;
+        let is_told = self.look(|line| Some(line.is_exclusive() && line.is_told()));
+        is_told == Some(true) && doubted.is_none_or(|until| until <= Instant::now())
+    }
+
+    /// Notes that the lock was freed before its time, and the store has not told of it.
+    pub(crate) fn was_not_told(&self) {
+        lock(&self.queues.0).doubted_until = Instant::now().checked_add(DOUBT);
+    }
+
+    /// Prepares to watch what it waits for, in that lane. Gives what the store tells; `listen` does, if anybody wants it and it is not
+    /// there yet.
+    pub(crate) fn listen(
+        &self,
+        lane: Option<Lane>,
+        listen: impl FnOnce() -> Option<Watch>,
+    ) -> Option<Arc<Watch>> {
+        self.change(|line| {
+            line.lane = lane;
+            let listens = |member: &LineMember| member.policy.wait != Wait::Poll;
+            if line.watch.is_none() && line.members().any(listens) {
+                line.watch = listen().map(Arc::new);
+                line.watch_begins = true;
+            }
+            line.watch.clone()
+        })
+    }
+
+    /// Whether what the store tells now, so many times, is news: then what it waits for may be free.
+    pub(crate) fn is_news(&mut self, times: u64) -> bool {
+        let heard = self.change(|line| {
+            let tells_of_release = !std::mem::take(&mut line.watch_begins);
+            Some((line.is_news(times), tells_of_release))
+        });
+        let (is_news, tells_of_release) = heard.unwrap_or_default();
+        if is_news {
+            self.wants[self.obstacle].is_held &= !tells_of_release;
+            self.may_be_free();
+        }
+        is_news
+    }
+
+    /// Notes that what it waits for may have been freed by others, or by itself.
+    pub(crate) fn may_be_free(&self) {
+        self.change(|line| {
+            line.may_be_free();
+            Some(())
+        });
+    }
+
+    /// When to ask again because of messages that were taken for those of slots which this process has handed over.
+    pub(crate) fn looks_again_at(&self) -> Option<Instant> {
+        self.look(|line| line.look_again_at)
+    }
+
+    /// When the most eager of those who wait behind it would ask again; `None` if none of them would. With `relies`,
+    /// those count alone who do not rely on the store's messages.
+    pub(crate) fn others_ask_at(&self, relies: bool) -> Option<Instant> {
+        self.look(|line| {
+            let random = random::unit().unwrap_or(0.5);
+            let others = line.members().skip(1);
+            let others = others.filter(|member| !relies || member.policy.wait == Wait::Poll);
+            let paces = others.map(|member| {
+                let waited = line.known.saturating_duration_since(member.since);
+                let waited_ms = waited.as_secs_f64() * 1000.0;
+                member.policy.pace_ms(waited_ms, random)
+            });
+            let pace = Duration::try_from_secs_f64(paces.reduce(f64::min)? / 1000.0);
+            line.known.checked_add(pace.ok()?)
+        })
+    }
+
+    fn with<T>(&mut self, run: impl FnOnce(&mut Self, &mut QueuesInner) -> T) -> T {
+        let shared = Arc::clone(&self.queues.0);
+        let mut queues = lock(&shared);
+        let outcome = run(self, &mut queues);
+        let watches = queues.tidy(&self.wants);
+        drop(queues);
+        drop(watches);
+        outcome
+    }
+
+    /// Runs with what is known of the line in which it stands.
+    fn look<T>(&self, run: impl FnOnce(&Line) -> Option<T>) -> Option<T> {
+        run(lock(&self.queues.0).line(&self.wants[self.obstacle])?)
+    }
+
+    fn change<T>(&self, run: impl FnOnce(&mut Line) -> Option<T>) -> Option<T> {
+        run(lock(&self.queues.0).line_mut(&self.wants[self.obstacle])?)
+    }
+
+    /// Which of its wants that claim belongs to.
+    fn want_of(&self, claim: usize) -> usize {
+        let mut claims = 0;
+        let reaches = |want: &Want| {
+            claims += want.wish.take;
+            claim < claims
+        };
+        self.wants.iter().position(reaches).unwrap_or_default()
+    }
+
+    fn begins(&mut self, queues: &mut QueuesInner) {
+        if self.place == Place::InLine
+            && let Some(line) = queues.line_mut(&self.wants[self.obstacle])
+        {
+            line.remove(self.number);
+        }
+        for want in &mut self.wants {
+            let line = queues.line_or_new(want);
+            want.was_freed = line.asks();
+            want.is_held &= !want.was_freed;
+            // Of slots, there may be room for one more beside it.
+            line.rouse();
+        }
+        self.place = Place::Asking;
+    }
+
+    /// It asks no more. `tell` gives `None` for what it has learned nothing of.
+    fn ends_asking(
+        &self,
+        queues: &mut QueuesInner,
+        mut tell: impl FnMut(usize, &Want, &mut Queue) -> Option<()>,
+    ) {
+        for (at, want) in self.wants.iter().enumerate() {
+            let Some(queue) = queues.by_key.get_mut(&want.key) else {
+                continue;
+            };
+            if tell(at, want, queue).is_none()
+                && let Some(line) = queue.line_mut(want)
+            {
+                line.asked_in_vain(want.was_freed);
+            }
+        }
+    }
+
+    fn stands(&mut self, obstacle: usize, queues: &mut QueuesInner) {
+        let member = LineMember {
+            number: self.number,
+            since: self.since,
+            policy: self.policy,
+            news: self.news(),
+        };
+        (self.obstacle, self.place) = (obstacle, Place::InLine);
+        queues.line_or_new(&self.wants[obstacle]).insert(member);
+    }
+
+    /// Another is the first in its line then.
+    fn leaves_line(&mut self, queues: &mut QueuesInner) {
+        if self.place != Place::InLine {
+            return;
+        }
+        self.place = Place::Nowhere;
+        if let Some(line) = queues.line_mut(&self.wants[self.obstacle]) {
+            line.remove(self.number);
+            line.rouse();
+            self.wants[self.obstacle].is_held &= !line.was_freed();
+        }
+    }
+
+    /// Notes that it was refused, or need not ask, and lets what it wants be kept for it if others have passed it too often: if they have taken what
+    /// had been freed while it waited for something else. Nobody passes one who waits for what is held all the time.
+    fn was_refused(&mut self, obstacle: usize, queues: &mut QueuesInner) {
+        let moves = obstacle != self.obstacle || self.wants[obstacle].wish.take > 1;
+        let was_free = !std::mem::replace(&mut self.wants[obstacle].is_held, true);
+        let held = self.wants.iter().filter(|want| want.is_held).count();
+        if moves && was_free && held == 1 {
+            self.passed += 1;
+            if self.passed >= PASSED {
+                self.keeps_all(queues);
+            }
+        }
+    }
+
+    /// Keeps all that it wants for itself, unless some of it has just been kept for another, or for itself.
+    fn keeps_all(&mut self, queues: &mut QueuesInner) {
+        let now = Instant::now();
+        let rests = |want: &Want| {
+            let kept = queues.by_key.get(&want.key).and_then(|queue| queue.kept);
+            kept.is_some_and(|kept| now < kept.rests_until)
+        };
+        if self.wants.iter().any(rests) {
+            return;
+        }
+        let kept = Kept {
+            number: self.number,
+            until: now + self.keeps,
+            rests_until: now + self.keeps * 4,
+        };
+        self.keeps = (self.keeps * 2).min(LONGEST_KEPT);
+        for want in &self.wants {
+            queues.by_key.entry(want.key.clone()).or_default().kept = Some(kept);
+        }
+    }
+
+    /// Nothing is kept for it any more.
+    fn keeps_nothing(&self, queues: &mut QueuesInner) {
+        for want in &self.wants {
+            if let Some(queue) = queues.by_key.get_mut(&want.key)
+                && queue
+                    .kept
+                    .take_if(|kept| kept.number == self.number)
+                    .is_some()
+            {
+                queue.lines.iter().for_each(Line::rouse);
+            }
+        }
+    }
+}
+
+impl Drop for Ticket {
+    fn drop(&mut self) {
+        self.with(|ticket, queues| {
+            ticket.leaves_line(queues);
+            if ticket.place == Place::Asking {
+                ticket.ends_asking(queues, |_, _, _| None);
+            }
+            ticket.keeps_nothing(queues);
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests;
