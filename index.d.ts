@@ -292,7 +292,10 @@ type PostgresTransaction = {
 type LockErrorCode = "ServiceUnavailable" | "AuthFailed" | "InvalidArgument" | "RateLimited" | "NetworkTimeout" | "AcquisitionTimeout" | "LockLost" | "Aborted" | "Internal";
 /** What a {@link LockError} is about. It contains raw identifiers, so do not log it as it is. */
 interface LockErrorContext {
-    /** The lock's key; of several, that of the one that is gone, or else of the first that was not released by its id. */
+    /**
+     * The lock's key; of several, that of the one that is gone, or else of the first that was not released by its id; of
+     * `AcquisitionTimeout`, that of the one that stood in the way.
+     */
     key?: string | undefined;
     /** The lock's id; of several as for the key. */
     lockId?: string | undefined;

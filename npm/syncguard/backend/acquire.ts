@@ -14,7 +14,7 @@ import { invalid } from "../options/validation.js";
 import { optionNames, warnOfUnknown } from "../options/names.js";
 import { checkKey, checkTtlOfLock, LABELS, readLabels } from "../values/arguments.js";
 import { type HeartbeatOptions, readAutoExtend } from "../values/auto-extend.js";
-import { addTarget, type LockTarget, readTarget } from "../values/claims.js";
+import { addTarget, givenKey, type LockTarget, readTarget } from "../values/claims.js";
 import type { BackendContext, StoreHeartbeats } from "./context.js";
 import { TIME_TOLERANCE_MS } from "../values/defaults.js";
 import { extendChecked } from "./extend.js";
@@ -191,9 +191,4 @@ function locksOf(
   if (slot === undefined && target.isSet !== true) return undefined;
   // The addon answers one claim as it answers a key.
   return [{ key: target.key, slot: slot ?? null, lockId, fence }];
-}
-
-/** A key as its claim has given it, and not in NFC. */
-function givenKey({ claims }: LockTarget, key: string | undefined): string | undefined {
-  return claims?.find((claim) => claim.key.normalize() === key)?.key ?? key;
 }

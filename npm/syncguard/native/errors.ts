@@ -25,7 +25,10 @@ export type LockErrorCode =
 
 /** What a {@link LockError} is about. It contains raw identifiers, so do not log it as it is. */
 export interface LockErrorContext {
-  /** The lock's key; of several, that of the one that is gone, or else of the first that was not released by its id. */
+  /**
+   * The lock's key; of several, that of the one that is gone, or else of the first that was not released by its id; of
+   * `AcquisitionTimeout`, that of the one that stood in the way.
+   */
   key?: string | undefined;
   /** The lock's id; of several as for the key. */
   lockId?: string | undefined;

@@ -32,6 +32,8 @@ export type Locked = {
 
 /** What a store has said of a lock that stood in the way. */
 export type Busy = StoredLabels & {
+  /** Its key, if it was waited for; of a slot, that of all. */
+  key?: string;
   /** When it ends by itself and somebody else can have it, in milliseconds from then on. */
   retryAfterMs?: number;
 };

@@ -107,7 +107,7 @@ export class TestStore implements LockStore {
       if (!(error instanceof LockError) || error.code !== "AcquisitionTimeout") throw error;
       // As an outcome, so that the error has the stack of whoever waited.
       const { retryAfterMs, owner } = error.context ?? {};
-      const busy: Busy = {};
+      const busy: Busy = { key: obstacle };
       if (retryAfterMs !== undefined) busy.retryAfterMs = retryAfterMs;
       if (owner !== undefined) busy.owner = owner;
       return new Failure(error.code, error.message, [], undefined, busy);

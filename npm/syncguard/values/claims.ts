@@ -2,7 +2,7 @@
 
 import type { ClaimSettings } from "../native/exports.js";
 import { constants } from "../native/constants.js";
-import { addContext } from "../native/errors.js";
+import { addContext, LockError } from "../native/errors.js";
 import { checkObject, invalid } from "../options/validation.js";
 import { optionNames, refuseUnknown } from "../options/names.js";
 import type { Claim } from "./types.js";
@@ -78,10 +78,19 @@ function checkCount(count: unknown, name: string, max: number): asserts count is
   }
 }
 
-/** Adds what was asked for to an error: the key, and of several all of them. */
-export function addTarget(error: unknown, { key, claims, isSet }: LockTarget): unknown {
+/** Adds what was asked for to an error: the key that stood in the way, or else the first, and of several all of them. */
+export function addTarget(error: unknown, target: LockTarget): unknown {
+  const { key, claims, isSet } = target;
   const keys = isSet === true ? claims?.map((claim) => claim.key) : undefined;
+  if (error instanceof LockError && error.context?.key !== undefined) {
+    error.context.key = claims === undefined ? key : givenKey(target, error.context.key);
+  }
   return addContext(error, key, undefined, keys && { keys });
+}
+
+/** A key as its claim has given it, and not in NFC. */
+export function givenKey({ claims }: LockTarget, key: string | undefined): string | undefined {
+  return claims?.find((claim) => claim.key.normalize() === key)?.key ?? key;
 }
 
 /** The keys that one who holds what is asked for keeps from everybody: not those of slots. */
