@@ -6,10 +6,11 @@ use std::time::Duration;
 use futures::future::join_all;
 use syncguard::postgres::{PostgresBackend, PostgresOptions, Tables};
 use syncguard::{
-    Absence, AcquireOutcome, AcquireRequest, Backend, Claim, ErrorKind, ExtendOutcome, Extension,
-    Grant, LockGuard, LockOptions, Operation, Outcome, Slots, lock,
+    Absence, AcquireOutcome, AcquireRequest, Backend, Claim, Error, ErrorKind, ExtendOutcome,
+    Extension, Grant, LockGuard, LockOptions, Operation, Outcome, Slots, lock,
 };
 use syncguard_clients::tokio_postgres::check;
+use tokio_postgres::Client;
 
 use crate::stage::{backend, own_tables, server, until_waiting};
 use crate::support::attempts::Attempts as _;
@@ -47,6 +48,21 @@ pub(crate) async fn hold(backend: &Arc<PostgresBackend>, name: &str, ttl_ms: i64
 pub(crate) async fn expire(tables: &Tables) {
     let sql = format!("UPDATE {} SET expires_at_ms = 1", tables.locks());
     server().client().await.batch_execute(&sql).await.unwrap();
+}
+
+/// How a transaction that checks the lock is refused. It is rolled back.
+pub(crate) async fn refusal(client: &mut Client, guard: &LockGuard) -> Error {
+    let transaction = client.transaction().await.unwrap();
+    let error = check(guard, &transaction).await.unwrap_err();
+    transaction.rollback().await.unwrap();
+    error
+}
+
+/// Commits a transaction that has checked the lock.
+pub(crate) async fn commit_guarded(client: &mut Client, guard: &LockGuard) {
+    let transaction = client.transaction().await.unwrap();
+    check(guard, &transaction).await.unwrap();
+    transaction.commit().await.unwrap();
 }
 
 fn is_locked(outcome: &AcquireOutcome) -> bool {

@@ -5,7 +5,7 @@ use syncguard::{ErrorKind, ReleaseOutcome};
 use syncguard_clients::tokio_postgres::check;
 use tokio_postgres::IsolationLevel;
 
-use crate::guards::{expire, held, hold};
+use crate::guards::{commit_guarded, expire, held, hold, refusal};
 use crate::stage::{server, until_waiting};
 use crate::support::attempts::Attempts as _;
 use crate::support::locks::acquire;
@@ -165,23 +165,19 @@ async fn without_the_unique_index_nothing_is_guarded() {
             .batch_execute(&format!("DROP INDEX {index}; {instead}"))
             .await
             .unwrap();
-        let transaction = client.transaction().await.unwrap();
-        let error = check(&guard, &transaction).await.unwrap_err();
+        let error = refusal(&mut client, &guard).await;
         assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{instead}");
         assert!(
             error.message().contains("unique index on lock_id"),
             "{error}"
         );
-        transaction.rollback().await.unwrap();
         let again = format!(
             "DROP INDEX IF EXISTS {index}; CREATE UNIQUE INDEX {index} ON {} (lock_id)",
             tables.locks()
         );
         client.batch_execute(&again).await.unwrap();
     }
-    let transaction = client.transaction().await.unwrap();
-    check(&guard, &transaction).await.unwrap();
-    transaction.commit().await.unwrap();
+    commit_guarded(&mut client, &guard).await;
     guard.keep();
 }
 
@@ -195,10 +191,8 @@ async fn a_role_needs_few_rights_for_a_guard() {
         .await
         .unwrap();
     for grant in ["SELECT (key, lock_id, expires_at_ms)", "UPDATE (owner)"] {
-        let transaction = client.transaction().await.unwrap();
-        let error = check(&guard, &transaction).await.unwrap_err();
+        let error = refusal(&mut client, &guard).await;
         assert_eq!(error.kind(), ErrorKind::AuthFailed, "{grant}");
-        transaction.rollback().await.unwrap();
         client
             .batch_execute(&format!(
                 "RESET ROLE; GRANT {grant} ON {locks} TO {role}; SET ROLE {role}"
@@ -206,9 +200,7 @@ async fn a_role_needs_few_rights_for_a_guard() {
             .await
             .unwrap();
     }
-    let transaction = client.transaction().await.unwrap();
-    check(&guard, &transaction).await.unwrap();
-    transaction.commit().await.unwrap();
+    commit_guarded(&mut client, &guard).await;
     guard.keep();
 }
 

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use syncguard::postgres::{PostgresBackend, PostgresConfig, Tables};
 use syncguard::{Backend, ErrorKind, LockOptions, Lookup, PageRequest, lock};
-use syncguard_clients::tokio_postgres::check;
 
+use crate::guards::{commit_guarded, refusal};
 use crate::stage::{backend, options, server};
 use crate::support::attempts::Attempts as _;
 use crate::support::locks::{acquire, key, try_acquire};
@@ -111,14 +111,10 @@ async fn a_guard_says_that_rows_may_be_hidden() {
         .batch_execute("SET ROLE guards_hidden")
         .await
         .unwrap();
-    let transaction = client.transaction().await.unwrap();
-    let error = check(&guard, &transaction).await.unwrap_err();
+    let error = refusal(&mut client, &guard).await;
     assert_eq!(error.kind(), ErrorKind::AuthFailed);
     assert!(error.message().contains("row level security"), "{error}");
-    transaction.rollback().await.unwrap();
     allow(&tables, "guards_hidden").await;
-    let transaction = client.transaction().await.unwrap();
-    check(&guard, &transaction).await.unwrap();
-    transaction.commit().await.unwrap();
+    commit_guarded(&mut client, &guard).await;
     assert!(guard.release().await.unwrap());
 }

@@ -188,7 +188,7 @@ impl Line {
         was_freed: bool,
         held: usize,
     ) {
-        let now = self.is_full(free_at);
+        let now = self.fills(free_at);
         (self.failure, self.busy) = (None, busy);
         // Somebody else has got a slot that was just freed, unless this process itself holds all of them.
         let has_rival = match self.wish.slots {
@@ -202,11 +202,12 @@ impl Line {
 
     /// Notes how the store has failed.
     pub(in crate::waiting) fn failed(&mut self, failure: Option<&Error>) {
-        self.is_full(None);
+        self.fills(None);
         self.failure = failure.cloned();
     }
 
-    fn is_full(&mut self, until: Option<Instant>) -> Instant {
+    /// Notes that one who asked leaves nothing for the next, until that time if it is known. Gives the time now.
+    fn fills(&mut self, until: Option<Instant>) -> Instant {
         let now = Instant::now();
         self.asking -= 1;
         (self.room, self.known, self.taken) = (Room::Full, now, until);
@@ -218,7 +219,7 @@ impl Line {
     pub(in crate::waiting) fn granted(&mut self, end: Instant) {
         (self.busy, self.failure) = (None, None);
         if self.is_exclusive() {
-            let now = self.is_full(Some(end));
+            let now = self.fills(Some(end));
             self.hand_over.granted(now);
         } else {
             self.asking -= 1;
