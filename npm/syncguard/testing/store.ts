@@ -21,6 +21,7 @@ import type { AcquireDetails } from "../native/store.js";
 import { FENCE_THRESHOLDS } from "../values/defaults.js";
 import { isOfKind, shownDue, storedDue } from "../values/due.js";
 import { generateLockId, normalizeAndValidateKey } from "../values/values.js";
+import { copyGiven } from "../options/validation.js";
 import { onAbort } from "../native/signal.js";
 import type { Wait } from "../native/wait.js";
 import { Faults, type FaultyOperation } from "./faults.js";
@@ -106,10 +107,8 @@ export class TestStore implements LockStore {
     } catch (error) {
       if (!(error instanceof LockError) || error.code !== "AcquisitionTimeout") throw error;
       // As an outcome, so that the error has the stack of whoever waited.
-      const { retryAfterMs, owner } = error.context ?? {};
-      const busy: Busy = { key: obstacle };
-      if (retryAfterMs !== undefined) busy.retryAfterMs = retryAfterMs;
-      if (owner !== undefined) busy.owner = owner;
+      const context = error.context ?? {};
+      const busy = copyGiven<Busy>({ key: obstacle }, context, "retryAfterMs", "owner");
       return new Failure(error.code, error.message, [], undefined, busy);
     } finally {
       cancellation?.stop();
