@@ -2,7 +2,6 @@
 // macros note while cargo compiles, `native/constants.ts` from the values that the addon gives. They are tracked, so
 // that types can be checked without a build; `npm run build` writes them, `npm run check` finds them stale.
 
-import { createHash } from "node:crypto";
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { join } from "node:path";
@@ -10,9 +9,8 @@ import { addon, root, target } from "./paths.mjs";
 
 const native = join(root, "npm", "syncguard", "native");
 
-// Clones share cargo's folder, where each has its own notes: cargo does not write them again for what is compiled.
-const clone = createHash("sha256").update(root).digest("hex").slice(0, 16);
-const notes = join(target, "addon-types", clone);
+// Cargo writes them only when it compiles, and compiles anew where the folder is another one: all clones have the same.
+const notes = join(target, "addon-types");
 
 /** The environment in which cargo must compile the addon. */
 export function typesEnvironment() {

@@ -19,12 +19,13 @@ import { addon, filesUnder, platform, projects, root, target } from "./paths.mjs
 import { needPrograms } from "./debian.mjs";
 import { libraryOf } from "./platforms.mjs";
 import { must, which } from "./run.mjs";
+import { withSources } from "./sources.mjs";
 
 /** Everything that demo, tests and checks need. */
 export async function build() {
   await install();
   await needCompilers();
-  await buildAddon();
+  await withSources(buildAddon);
   await writeAddonTypes();
   await buildTypeScript();
 }
