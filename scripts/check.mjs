@@ -1,5 +1,6 @@
 // npm run check: format, lints, types, documentation, exports, licences, packages.
-// Every step runs, whatever became of the others; the exit code says whether all passed.
+// Every step runs, whatever became of the others; the exit code says whether all passed. What passed on this machine, and reads nothing
+// that has changed since, is not run again.
 
 import { checkAddonTypes } from "./lib/addon-types.mjs";
 import {
@@ -14,11 +15,13 @@ import { checkCitations } from "./lib/citations.mjs";
 import { checkRustCircles } from "./lib/circles.mjs";
 import { checkRustRooms } from "./lib/rust-rooms.mjs";
 import { checkExports } from "./lib/exports.mjs";
+import { EVERYTHING, SCRIPTS, unlessGreen } from "./lib/green.mjs";
 import { checkTrackedFiles } from "./lib/tracked.mjs";
 import { checkTypeNames } from "./lib/type-names.mjs";
 import { checkPackage } from "./lib/packed.mjs";
 import { bin } from "./lib/paths.mjs";
 import { main } from "./lib/run.mjs";
+import { withSources } from "./lib/sources.mjs";
 import { command, quietly, runSteps } from "./lib/steps.mjs";
 
 // The build of the addon takes longest by far, and one core: what does without it goes beside it.
@@ -30,14 +33,6 @@ const beside = [
     ...["cargo", "clippy", "--workspace", "--all-targets", "--all-features", "--locked"],
     ...["--", "-D", "warnings"],
   ),
-  // Each store by itself, and none: what is unused or missing there, a build of all does not show.
-  ...["", "redis", "postgres", "firestore", "sqlite"].map((store) =>
-    command(
-      `cargo clippy, ${store || "no store"} alone`,
-      ...["cargo", "clippy", "-p", "syncguard", "--no-default-features", "--features", store],
-      ...["--locked", "--", "-D", "warnings"],
-    ),
-  ),
   {
     name: "cargo doc",
     task: async () => {
@@ -45,35 +40,40 @@ const beside = [
       await quietly("cargo", args, { env: { RUSTDOCFLAGS: "-D warnings" } });
     },
   },
-  command("prettier", bin("prettier"), "--check", "."),
-  command("eslint", bin("eslint"), "--max-warnings", "0", "."),
-  command("knip", bin("knip"), "--no-progress", "--no-config-hints"),
-  command("types", "npm", "run", "--silent", "check:types"),
   { name: "circles of imports: Rust", task: checkRustCircles },
   { name: "rooms: Rust", task: checkRustRooms },
   { name: "names of types", task: checkTypeNames },
-  // Imports of types alone do not count: nothing is left of them.
-  command(
-    "circles of imports: TypeScript",
-    ...[bin("dpdm"), "--transform", "--no-tree", "--no-warning", "--no-progress"],
-    ...["--exit-code", "circular:1", "npm/syncguard/*.ts", "npm/syncguard/cli/main.ts"],
-  ),
-  // Those to other sites are not followed, and what the site's own step makes beside this one is left alone.
-  command(
-    "links in documents",
-    ...[
-      bin("linkinator"),
-      "*.md",
-      "docs/**/*.md",
-      "examples/*/*.md",
-      "crates/**/*.md",
-      "verify/**/*.md",
-    ],
-    ...["--markdown", "--directory-listing", "--check-fragments"],
-    ...["--skip", "^https?://(?!localhost:)", "--skip", "/docs/reference/", "--verbosity", "error"],
-  ),
-  command("site of the documents", "npm", "run", "--silent", "docs"),
-  command("index.d.ts is current", "npm", "run", "--silent", "check:api"),
+  ...unlessGreen(SCRIPTS, [
+    command("eslint", bin("eslint"), "--max-warnings", "0", "."),
+    command("types", "npm", "run", "--silent", "check:types"),
+    // Imports of types alone do not count: nothing is left of them.
+    command(
+      "circles of imports: TypeScript",
+      ...[bin("dpdm"), "--transform", "--no-tree", "--no-warning", "--no-progress"],
+      ...["--exit-code", "circular:1", "npm/syncguard/*.ts", "npm/syncguard/cli/main.ts"],
+    ),
+    command("index.d.ts is current", "npm", "run", "--silent", "check:api"),
+  ]),
+  ...unlessGreen(EVERYTHING, [
+    command("prettier", bin("prettier"), "--check", "."),
+    command("knip", bin("knip"), "--no-progress", "--no-config-hints"),
+    // Those to other sites are not followed, and what the site's own step makes beside this one is left alone.
+    command(
+      "links in documents",
+      ...[
+        bin("linkinator"),
+        "*.md",
+        "docs/**/*.md",
+        "examples/*/*.md",
+        "crates/**/*.md",
+        "verify/**/*.md",
+      ],
+      ...["--markdown", "--directory-listing", "--check-fragments"],
+      ...["--skip", "^https?://(?!localhost:)", "--skip", "/docs/reference/"],
+      ...["--verbosity", "error"],
+    ),
+    command("site of the documents", "npm", "run", "--silent", "docs"),
+  ]),
 ];
 
 const after = [
@@ -92,7 +92,10 @@ await main(async () => {
   await installProjects();
   await needCompilers();
   await buildTypeScript();
-  const failed = [...(await runSteps(beside)), ...(await runSteps(after))];
+  const failed = await withSources(async () => [
+    ...(await runSteps(beside)),
+    ...(await runSteps(after)),
+  ]);
   if (failed.length === 0) {
     console.log("check: all steps passed");
     return 0;
