@@ -38,7 +38,7 @@ export type Store = {
   close: () => Promise<void>;
 };
 
-type Opener = () => Promise<Store> | Store;
+export type Opener = () => Promise<Store> | Store;
 
 /** One line for each store. */
 export const stores: Readonly<Record<string, Opener>> = {

@@ -1,19 +1,20 @@
 import { randomUUID } from "node:crypto";
-import { afterAll, beforeAll, describe } from "vitest";
+import { afterAll, beforeAll, describe, expect } from "vitest";
 import type { SyncGuardBackend } from "syncguard";
-import { type BehaviorOptions, type Store, stores } from "./backends";
+import { type BehaviorOptions, type Store } from "./backends";
 import { stopSharedCluster } from "./redis-stores";
+import { storesOf } from "./ways";
 
 export type Backend = SyncGuardBackend;
 export type Connect = (options?: BehaviorOptions) => Backend;
 
-/** Defines the tests of one behaviour for every store. `define` gets the store's name, too. */
+/** Defines the tests of one behaviour for every store, and for other ways to it as `ways.ts` says. `define` gets the store's name, too. */
 export function onEveryStore(
   behavior: string,
   define: (connect: Connect, name: string) => void,
 ): void {
   stopSharedCluster();
-  describe.each(Object.entries(stores))(`${behavior} on %s`, (name, open) => {
+  describe.each(storesOf(expect.getState().testPath))(`${behavior} on %s`, (name, open) => {
     let store: Store;
     beforeAll(async () => {
       store = await open();

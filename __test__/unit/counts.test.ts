@@ -4,18 +4,16 @@ import { expect, test } from "vitest";
 // @ts-expect-error a module of the scripts, in plain JavaScript
 import * as counts from "../../scripts/lib/counts.mjs";
 
-interface Counts {
-  passed: number;
-  failed: number;
-  skipped: number;
-  failures?: string[];
-}
+type Failure = { where: string; name?: string; text: string; program?: object };
+type Result = { passed: number; skipped: number; failures: Failure[]; broken?: string };
 
-const { cargoCounts, vitestCounts, complaint } = counts as {
-  cargoCounts: (output: string) => Counts;
-  vitestCounts: (report: object) => Counts;
-  complaint: (result: { code: number; counts: Counts }) => string | undefined;
+const { cargoResult, cargoTests, vitestResult } = counts as {
+  cargoResult: (ended: { code: number; output: string }, program: { name: string }) => Result;
+  cargoTests: (output: string) => string[];
+  vitestResult: (ended: { code: number; report?: object }) => Result;
 };
+
+const program = { name: "syncguard" };
 
 const libtest = `
 running 3 tests
@@ -53,50 +51,63 @@ test result: FAILED. 4 passed; 1 failed; 1 ignored; 0 measured; 0 filtered out; 
 `;
 
 test("cargo's tests are added up, and those that failed are named with what they said", () => {
-  expect(cargoCounts(libtest)).toEqual({
+  const where = "syncguard";
+  expect(cargoResult({ code: 101, output: libtest }, program)).toEqual({
     passed: 5,
-    failed: 3,
     skipped: 1,
     failures: [
-      "undo::tests::second\nthread 'undo::tests::second' panicked at undo.rs:3:5:\nleft behind",
-      "undo::tests::third\nanother one",
-      "redis::acquire\nno answer",
-    ],
-  });
-});
-
-test("so are vitest's, and a file that did not load is a failure", () => {
-  const report = {
-    numPassedTests: 1,
-    numFailedTests: 1,
-    numPendingTests: 0,
-    numTodoTests: 0,
-    testResults: [
       {
-        name: "a.test.ts",
-        status: "failed",
-        assertionResults: [
-          { status: "passed", fullName: "one", failureMessages: [] },
-          { status: "failed", fullName: "two", failureMessages: ["expected 1 to be 2"] },
-        ],
+        ...{ where, program, name: "undo::tests::second" },
+        text: "thread 'undo::tests::second' panicked at undo.rs:3:5:\nleft behind",
       },
-      { name: "b.test.ts", status: "failed", message: "no such module", assertionResults: [] },
+      { where, program, name: "undo::tests::third", text: "another one" },
+      { where, program, name: "redis::acquire", text: "no answer" },
     ],
-  };
-  expect(vitestCounts(report)).toEqual({
-    passed: 1,
-    failed: 2,
-    skipped: 0,
-    failures: ["b.test.ts\nno such module", "a.test.ts: two\nexpected 1 to be 2"],
   });
 });
 
-test("a runner that executed nothing, or left a test out, has failed", () => {
-  expect(complaint({ code: 0, counts: { passed: 3, failed: 0, skipped: 0 } })).toBeUndefined();
-  expect(complaint({ code: 0, counts: { passed: 0, failed: 0, skipped: 0 } })).toBe(
-    "executed no test",
-  );
-  expect(complaint({ code: 0, counts: { passed: 3, failed: 0, skipped: 1 } })).toBe("1 skipped");
-  expect(complaint({ code: 1, counts: { passed: 3, failed: 0, skipped: 0 } })).toBe("exit code 1");
-  expect(complaint({ code: 1, counts: { passed: 3, failed: 2, skipped: 0 } })).toBe("2 failed");
+test("a program of tests that does not come to its end is broken", () => {
+  const crashed = "running 2 tests\ntest one ... ok\nprogram ended by SIGSEGV\n";
+  expect(cargoResult({ code: 1, output: crashed }, program)).toMatchObject({
+    passed: 0,
+    broken: expect.stringMatching(
+      /^syncguard ended with exit code 1, 0 of 2 tests executed\n/,
+    ) as string,
+  });
+  const ended = "running 0 tests\n\ntest result: ok. 0 passed; 0 failed; 0 ignored; 0 measured\n";
+  expect(cargoResult({ code: 0, output: ended }, program)).not.toHaveProperty("broken");
+  expect(cargoResult({ code: 7, output: ended }, program)).toHaveProperty("broken");
+});
+
+test("the names in a list of tests", () => {
+  expect(cargoTests("redis::a: test\nb: test\n2 tests, 0 benchmarks\n")).toEqual(["redis::a", "b"]);
+});
+
+test("so are vitest's, and a file that did not load, or whose hook failed, is one failure", () => {
+  const tests = [
+    { where: "a.test.ts", name: "one", state: "passed", text: "" },
+    { where: "a.test.ts", name: "two", state: "failed", text: "expected 1 to be 2" },
+    { where: "a.test.ts", name: "three", state: "skipped", text: "" },
+    { where: "b.test.ts", name: "four", state: "skipped", text: "" },
+  ];
+  const files = [{ where: "b.test.ts", text: "no server" }];
+  expect(vitestResult({ code: 1, report: { tests, files, errors: [] } })).toEqual({
+    passed: 1,
+    skipped: 1,
+    failures: [
+      { where: "b.test.ts", text: "no server" },
+      { where: "a.test.ts", name: "two", text: "expected 1 to be 2" },
+    ],
+  });
+});
+
+test("a run of vitest is broken by an error outside of tests, by a lost worker, and without a report", () => {
+  const passed = { where: "a.test.ts", name: "one", state: "passed", text: "" };
+  const report = { tests: [passed], files: [], errors: [] };
+  expect(vitestResult({ code: 0, report })).not.toHaveProperty("broken");
+  const lost = { ...report, tests: [passed, { ...passed, state: "pending" }] };
+  const unhandled = { ...report, errors: ["Error: Worker exited unexpectedly"] };
+  for (const ended of [{ report: lost }, { report: unhandled }, { report }, {}]) {
+    expect(vitestResult({ code: 1, ...ended })).toHaveProperty("broken");
+  }
 });

@@ -8,6 +8,12 @@ import { root, target } from "./paths.mjs";
 
 const environment = { ...process.env, CARGO_TARGET_DIR: target };
 
+// Nothing goes on when this process has ended, as it does at a signal.
+const running = new Set();
+process.on("exit", () => {
+  for (const child of running) child.kill();
+});
+
 /**
  * Runs a program in the project's folder and resolves to `{ code, output }`. What it prints is shown
  * as it comes, unless `quiet`; standard output and standard error are captured together.
@@ -20,6 +26,7 @@ export function run(command, args, { quiet = false, cwd = root, env = {} } = {})
       stdio: ["ignore", "pipe", "pipe"],
       shell: process.platform === "win32" && /^(npm|npx)$/.test(command),
     });
+    running.add(child);
     const chunks = [];
     for (const [from, to] of [
       [child.stdout, process.stdout],
@@ -30,7 +37,10 @@ export function run(command, args, { quiet = false, cwd = root, env = {} } = {})
         if (!quiet) to.write(chunk);
       });
     }
-    const done = (code) => resolve({ code, output: Buffer.concat(chunks).toString() });
+    const done = (code) => {
+      running.delete(child);
+      resolve({ code, output: Buffer.concat(chunks).toString() });
+    };
     child.on("error", (error) => {
       chunks.push(Buffer.from(`${command}: ${error.message}\n`));
       if (!quiet) process.stderr.write(chunks.at(-1));

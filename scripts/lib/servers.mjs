@@ -1,7 +1,6 @@
 // The servers that test suites start for themselves, with the Debian packages that hold them.
 
 import { needPrograms } from "./debian.mjs";
-import { needMatrix } from "./matrix.mjs";
 import { needWheels } from "./wheels.mjs";
 
 // One line per server: { command: "name", packages: ["debian-package"], why: "which suite" }
@@ -23,5 +22,4 @@ const servers = [
 export async function needServers() {
   await needPrograms(servers);
   await needWheels();
-  await needMatrix();
 }

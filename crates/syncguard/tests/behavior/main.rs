@@ -1,7 +1,7 @@
 //! What every backend must do, run against each of them: `cargo test --test behavior`.
 //!
 //! The tests are in one file per topic and know no backend. A new backend implements `Store` and
-//! `Fixture` (see `fixture.rs`) and gets one line in [`stores`]; so does each further way to reach it.
+//! `Fixture` (see `fixture.rs`) and gets one line in [`stores`], and each further way to reach it one in [`ways`].
 
 #![allow(
     clippy::unwrap_used,
@@ -54,14 +54,31 @@ use libtest_mimic::{Arguments, Trial};
 #[cfg(feature = "redis")]
 use support::redis_server::Version;
 
+/// Each store, reached as most do. Every test runs on each of them.
 fn stores() -> Vec<Arc<dyn Store>> {
     vec![
         #[cfg(feature = "sqlite")]
         Arc::new(sqlite::OnFile),
-        #[cfg(feature = "sqlite")]
-        Arc::new(sqlite::InMemory),
         #[cfg(feature = "redis")]
         Arc::new(redis::Plain::default()),
+        #[cfg(feature = "redis")]
+        Arc::new(redis_cluster::InCluster::of(
+            "redis_cluster",
+            Version::Installed,
+        )),
+        #[cfg(feature = "postgres")]
+        Arc::new(postgres::Postgres::Tcp),
+        #[cfg(feature = "firestore")]
+        Arc::new(firestore::OnEmulator::default()),
+    ]
+}
+
+/// Other ways to a store, and other servers. The tests take turns with them: each runs on one, and on all of them in
+/// `npm run test:all`.
+fn ways() -> Vec<Arc<dyn Store>> {
+    vec![
+        #[cfg(feature = "sqlite")]
+        Arc::new(sqlite::InMemory),
         #[cfg(feature = "redis")]
         Arc::new(redis::Oldest::default()),
         #[cfg(feature = "redis")]
@@ -75,16 +92,9 @@ fn stores() -> Vec<Arc<dyn Store>> {
         Arc::new(redis::ByRedisRs::default()),
         #[cfg(feature = "redis")]
         Arc::new(redis_cluster::InCluster::of(
-            "redis_cluster",
-            Version::Installed,
-        )),
-        #[cfg(feature = "redis")]
-        Arc::new(redis_cluster::InCluster::of(
             "redis_cluster_6_2",
             Version::Oldest,
         )),
-        #[cfg(feature = "postgres")]
-        Arc::new(postgres::Postgres::Tcp),
         #[cfg(feature = "postgres")]
         Arc::new(postgres::Postgres::Tls),
         #[cfg(feature = "postgres")]
@@ -93,8 +103,6 @@ fn stores() -> Vec<Arc<dyn Store>> {
         Arc::new(postgres::Postgres::PgBouncer),
         Arc::new(postgres::Postgres::Deadpool),
         Arc::new(postgres::Postgres::DeadpoolAndPgBouncer),
-        #[cfg(feature = "firestore")]
-        Arc::new(firestore::OnEmulator::default()),
         Arc::new(firestore::ByFirestoreDb::default()),
     ]
 }
@@ -127,14 +135,21 @@ fn topics() -> Vec<(&'static str, Topic)> {
 }
 
 fn main() -> ExitCode {
-    let stores = stores();
+    let (stores, ways) = (stores(), ways());
+    let everywhere = std::env::var_os("SYNCGUARD_TESTS").is_some_and(|which| which == "all");
     let mut trials = Vec::new();
-    for store in &stores {
-        for (topic, tests) in topics() {
-            for (name, needs, test) in tests {
-                if !needs.are_met_by(store.as_ref()) {
-                    continue;
-                }
+    let mut turn = 0;
+    for (topic, tests) in topics() {
+        for (name, needs, test) in tests {
+            let fits = |store: &&Arc<dyn Store>| needs.are_met_by(store.as_ref());
+            let mut places: Vec<_> = stores.iter().filter(fits).collect();
+            if everywhere {
+                places.extend(ways.iter().filter(fits));
+            } else {
+                places.extend(ways.iter().cycle().skip(turn).take(ways.len()).find(fits));
+                turn = (turn + 1) % ways.len().max(1);
+            }
+            for store in places {
                 let name = format!("{}::{topic}::{name}", store.name());
                 let stage = Stage::new(Arc::clone(store), &name);
                 trials.push(Trial::test(name, move || {
@@ -145,7 +160,7 @@ fn main() -> ExitCode {
         }
     }
     let conclusion = libtest_mimic::run(&Arguments::from_args(), trials);
-    for store in stores {
+    for store in stores.into_iter().chain(ways) {
         store.stop();
     }
     conclusion.exit_code()
