@@ -1,5 +1,5 @@
-// npm run test:busy [RUNS]: npm test so often, five times unless another number is given, with a loop of normal priority on each
-// core beside it. It takes a share of the processor from every test: what counts on one fails here.
+// npm run test:busy [RUNS [COMMAND…]]: a command so often, npm test five times unless others are given, with a loop of normal priority on
+// each core beside it. It takes a share of the processor from every test: what counts on one fails here.
 
 import { spawn } from "node:child_process";
 import { availableParallelism } from "node:os";
@@ -12,8 +12,10 @@ const LOOP = `
 `;
 
 await main(async () => {
-  const runs = Number(process.argv[2] ?? 5);
-  if (!Number.isInteger(runs) || runs < 1) throw new Error("npm run test:busy [RUNS]");
+  const [times = "5", command = "npm", ...args] = process.argv.slice(2);
+  const runs = Number(times);
+  if (!Number.isInteger(runs) || runs < 1)
+    throw new Error("npm run test:busy -- [RUNS [COMMAND…]]");
   exitOnSignals();
   const loops = Array.from({ length: availableParallelism() }, () =>
     spawn(process.execPath, ["-e", LOOP], { stdio: ["pipe", "ignore", "inherit"] }),
@@ -22,7 +24,7 @@ await main(async () => {
   try {
     for (let number = 1; number <= runs; number += 1) {
       console.log(`── run ${number} of ${runs}, with ${loops.length} loops beside it ──`);
-      const { code, output } = await run("npm", ["test", "--silent"]);
+      const { code, output } = await run(command, command === "npm" ? ["test", "--silent"] : args);
       results.push({ code, last: output.trimEnd().split("\n").at(-1) });
     }
   } finally {
