@@ -6,34 +6,33 @@ export const contenders = {
     name: "syncguard",
     lacks: "",
     settings:
-      "`createRedisBackend(url)` and `backend.lock()`; waiters are told of releases; `autoExtend: true`, a heartbeat at a third of the TTL; several keys with `acquire({ claims })`, slots with `backend.lock({ key, slots })`",
+      "`createRedisBackend(url)` and `backend.lock()`; `autoExtend: true`, a heartbeat at a third of the TTL; several keys with `acquire({ claims })`, slots with `backend.lock({ key, slots })`",
     held: "ours:held:*",
   },
   "redis/ioredis": {
     name: "ioredis by hand",
     lacks: "undo, auto-extend, wake-up, order of waiters",
-    settings:
-      "this package's own two scripts as commands of one ioredis client, which is what SyncGuard for TypeScript does at its best; waiters try again after 10 ms",
+    settings: "this package's two scripts as commands of one ioredis client; polls every 10 ms",
   },
   "redis/redlock-universal": {
     name: "redlock-universal",
     lacks: "fence, look-up by id, undo, wake-up, order of waiters",
     settings:
-      "`createLock()` with an `IoredisAdapter`, one object per key that is kept, because a new one sends a `PING` first; waiters try again after 10 ms (`retryDelay`); `using()`, which extends at four fifths of the TTL; several keys with `acquireBatch()` and `releaseBatch()` of a `LockManager`; its authors ask for Node.js 22 or later",
+      "`createLock()` with an `IoredisAdapter`, one object per key; polls every 10 ms (`retryDelay`); `using()`, which extends at four fifths of the TTL; several keys with `acquireBatch()` and `releaseBatch()` of a `LockManager`",
     held: "universal:held:*",
   },
   "redis/redis-semaphore": {
     name: "redis-semaphore",
     lacks: "fence, look-up by id, undo, wake-up, order of waiters",
     settings:
-      "a `Mutex` on one ioredis client for each lock; waiters try again after 10 ms, its default; a lone attempt has `retryInterval: 0`, for it would wait that long before it fails; refreshed at four fifths of the TTL, its default; slots are a `Semaphore`, made anew for each use as a `Mutex` is",
+      "a `Mutex` for each lock; polls every 10 ms; refreshed at four fifths of the TTL; slots are a `Semaphore`, made anew for each use as a `Mutex` is",
     held: "mutex:semaphore:held:*",
   },
   "redis/redlock": {
     name: "node-redlock",
     lacks: "fence, look-up by id, wake-up, order of waiters; undo is one try",
     settings:
-      "`new Redlock([ioredis])` for one server; waiters try again after 10 ± 5 ms (`retryDelay`, `retryJitter`; its defaults are 200 ± 200); `using()`, which extends 500 ms before the end, its default",
+      "version 5, for one server; polls every 10 ± 5 ms (`retryDelay`, `retryJitter`; the defaults are 200 ± 200); `using()`, which extends 500 ms before the end",
     held: "redlock:held:*",
   },
   "postgres/syncguard": {
@@ -44,21 +43,19 @@ export const contenders = {
   },
   "postgres/advisory": {
     name: "pg_advisory_lock",
-    lacks:
-      "fence, look-up by id, a time after which it ends, transaction poolers; each lock needs a connection of its own",
+    lacks: "fence, look-up by id, TTL, transaction poolers; each lock needs its own connection",
     settings:
-      "`pg_try_advisory_lock` and `pg_advisory_lock` of a hash of the key, through a `pg.Pool` of at most 10 connections, its default: a connection is taken from the pool for as long as the lock is held",
+      "`pg_try_advisory_lock` and `pg_advisory_lock` through a `pg.Pool` of at most 10 connections",
   },
   "firestore/syncguard": {
     name: "syncguard",
     lacks: "",
-    settings: "`createFirestoreBackend()`; waiters are told of releases",
+    settings: "`createFirestoreBackend()`",
   },
   "firestore/google": {
     name: "@google-cloud/firestore by hand",
     lacks: "undo, auto-extend, wake-up, order of waiters",
-    settings:
-      "the transactions of SyncGuard for TypeScript on Google's client; waiters try again after 100 ms, as that library does",
+    settings: "the transactions of SyncGuard 2 on Google's client; polls every 100 ms",
   },
 };
 

@@ -61,11 +61,10 @@ const COMPARED = [
 const NOISE = 0.03;
 
 /**
- * Where this package is behind: `{ row, field, store, what, level, busy, ahead: [{ name, ours, theirs }] }`.
+ * Where this package is behind: `{ row, field, store, what, level, ahead: [{ name, ours, theirs }] }`.
  */
 export function behind(report) {
   const found = [];
-  const { busy } = report;
   for (const { row, field, more, what } of COMPARED) {
     const all = row in VARIED ? levels(report, row) : [undefined];
     for (const store of new Set(inRow(report, row).map(storeOf))) {
@@ -79,7 +78,7 @@ export function behind(report) {
           const worse = more ? theirs > ours * (1 + NOISE) : ours > theirs * (1 + NOISE);
           return worse ? [{ name: contenders[id].name, ours, theirs }] : [];
         });
-        if (ahead.length > 0) found.push({ row, field, store, what, level, busy, ahead });
+        if (ahead.length > 0) found.push({ row, field, store, what, level, ahead });
       }
     }
   }

@@ -1,21 +1,17 @@
-// Tables of what was measured. On the page, those of the busy host stand below those of the quiet one.
+// Tables of what was measured.
 
 import { contenders, storeOf } from "./contenders.mjs";
 import { figure, inRow, levels, VARIED } from "./figures.mjs";
 import { STORES } from "./stores.mjs";
 
-const LACKS = "what it does not do";
-
-/** Figures of a store, with a column for each level; `cell` writes one. Only the first table of a store says what is missing. */
-export function levelTable(report, row, store, title, cell, isFirst = false) {
+/** Figures of a store, with a column for each level; `cell` writes one. */
+export function levelTable(report, row, store, title, cell) {
   const all = levels(report, row);
   const lines = inRow(report, row, store).map((id) => [
     nameOf(id),
     ...all.map((level) => cell(id, level)),
-    ...(isFirst ? missing(report, lacks(id)) : []),
   ]);
-  const heading = [onHost(report, `${VARIED[row]}: ${title}`), ...all.map(String)];
-  return table([...heading, ...(isFirst ? missing(report, LACKS) : [])], lines);
+  return table([`${VARIED[row]}: ${title}`, ...all.map(String)], lines);
 }
 
 /** A line for each contender of a row, at one level if the row varies it; columns are `[title, field, format]`. */
@@ -25,32 +21,34 @@ export function rowTable(report, row, columns, level) {
   const lines = inRow(report, row).map((id) => [
     `${STORES[storeOf(id)]}: ${nameOf(id)}`,
     ...columns.map(([, field, format]) => shown(report, row, id, field, level, format)),
-    ...missing(report, lacks(id)),
   ]);
-  return table([onHost(report, title), ...headings, ...missing(report, LACKS)], lines);
+  return table([title, ...headings], lines);
 }
 
-/** The median with its spread. */
+/** What each contender lacks, and how it was set up: the columns are texts. */
+export function contenderTable(ids) {
+  const lines = ids.map((id) => [
+    `${STORES[storeOf(id)]}: ${nameOf(id)}`,
+    contenders[id].lacks === "" ? "–" : contenders[id].lacks,
+    contenders[id].settings,
+  ]);
+  return table(["", "what it does not do", "settings"], lines, "---");
+}
+
+/** The median. The charts show its spread. */
 export function shown(report, row, id, field, level, { factor = 1, unit = "", digits = 0 } = {}) {
-  const { value, low, high } = figure(report, row, id, field, level);
-  const [middle, from, to] = [value, low, high].map((each) =>
-    (each * factor).toLocaleString("en", {
-      minimumFractionDigits: digits,
-      maximumFractionDigits: digits,
-    }),
-  );
-  return from === to ? `${middle}${unit}` : `${middle}${unit} (${from}–${to})`;
+  const { value } = figure(report, row, id, field, level);
+  const text = (value * factor).toLocaleString("en", {
+    minimumFractionDigits: digits,
+    maximumFractionDigits: digits,
+  });
+  return `${text}${unit}`;
 }
 
 const nameOf = (id) => (id.endsWith("/syncguard") ? "**syncguard**" : contenders[id].name);
-const lacks = (id) => (contenders[id].lacks === "" ? "–" : contenders[id].lacks);
-const onHost = ({ busy }, title) => [title, busy ? "busy host" : ""].filter(Boolean).join("; ");
 
-/** The cell that says what is missing, but not again for the busy host. */
-const missing = ({ busy }, cell) => (busy ? [] : [cell]);
-
-function table(heading, lines) {
+function table(heading, lines, others = "---:") {
   const row = (cells) => `| ${cells.join(" | ")} |`;
-  const rule = heading.map((title, column) => (column === 0 || title === LACKS ? "---" : "---:"));
+  const rule = heading.map((_, column) => (column === 0 ? "---" : others));
   return [row(heading), row(rule), ...lines.map(row)].join("\n");
 }
