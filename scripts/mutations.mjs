@@ -1,15 +1,15 @@
 // npm run mutations [-- NAME…] [--record]: breaks a copy of the library on purpose, in one way at a time, and runs `torture` on
-// it: each run must find that something is wrong, and nothing on the copy as it is. All mutations take about an hour. With --record, a row of
-// docs/reliability/mutations.md says how each was found.
+// it: each run must find that something is wrong, and nothing on the copy as it is. All mutations take about an hour. With --record,
+// scripts/lib/mutations/found.json says how each was found, and docs/reliability/mutations.md how many were.
 
 import { mkdirSync, existsSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { availableParallelism } from "node:os";
 import { dirname, join } from "node:path";
 import { install, needCompilers } from "./lib/build.mjs";
 import { edited, mutations } from "./lib/mutations.mjs";
+import { foundEntry, foundRow, keepFound } from "./lib/mutations/found.mjs";
 import { root, target } from "./lib/paths.mjs";
-import { recording } from "./lib/records.mjs";
-import { mutationRow } from "./lib/reports.mjs";
+import { recording, today } from "./lib/records.mjs";
 import { main, must, run } from "./lib/run.mjs";
 import { needServers } from "./lib/servers.mjs";
 import { startStore } from "./lib/torture.mjs";
@@ -24,7 +24,7 @@ const tree = join(folder, "tree");
 const program = join(folder, "target", "torture", "torture");
 
 await main(async () => {
-  const { words: names, record } = recording(process.argv.slice(2));
+  const { words: names, record, isWanted } = recording(process.argv.slice(2));
   const chosen = mutations.filter(({ name }) => names.length === 0 || names.includes(name));
   const unknown = names.filter((name) => !mutations.some((known) => known.name === name));
   if (unknown.length > 0) throw new Error(`no such mutation: ${unknown.join(", ")}`);
@@ -46,7 +46,10 @@ await main(async () => {
       await build();
       const result = await tried(one, RUNS);
       rows.push(result);
-      await record("mutations", "The library", [mutationRow(result)]);
+      if (isWanted) {
+        const found = keepFound(one.name, foundEntry(result, today()));
+        await record("mutations", "The library", [foundRow(found, one.store)]);
+      }
     } finally {
       restore(one, originals);
     }

@@ -6,6 +6,10 @@ import { describe, expect, test } from "vitest";
 // @ts-expect-error a module of the scripts, in plain JavaScript
 import * as list from "../../scripts/lib/mutations.mjs";
 // @ts-expect-error a module of the scripts, in plain JavaScript
+import * as reports from "../../scripts/lib/mutations/found.mjs";
+// @ts-expect-error a module of the scripts, in plain JavaScript
+import * as records from "../../scripts/lib/records.mjs";
+// @ts-expect-error a module of the scripts, in plain JavaScript
 import * as torture from "../../scripts/lib/torture.mjs";
 
 interface Edit {
@@ -28,6 +32,16 @@ const { mutations, edited } = list as {
   edited: (text: string, edit: Edit) => string;
 };
 const { storeNames } = torture as { storeNames: string[] };
+type Entry = Record<"store" | "breaks" | "date" | "after" | "seen", string>;
+type Row = Record<string, string | number>;
+const { readFound, foundEntry, foundRow } = reports as {
+  readFound: () => Record<string, Entry>;
+  foundEntry: (result: object, date: string) => Row;
+  foundRow: (found: object, store: string) => Row;
+};
+const { withRows } = records as {
+  withRows: (text: string, heading: string, rows: Row[]) => string;
+};
 
 const root = join(import.meta.dirname, "../..");
 
@@ -57,26 +71,65 @@ describe.each(mutations)("$name", ({ edits, store, trouble, breaks, test: named 
   });
 });
 
-test("names are there once, and the documents say of each how it was found", () => {
+test("names are there once, and of each is known how it was found", () => {
   const names = mutations.map(({ name }) => name);
   expect(new Set(names).size).toBe(names.length);
-  const page = readFileSync(join(root, "docs/reliability/mutations.md"), "utf8");
-  const [, table] = page.split("\n| mutation ");
-  const [rows] = (table ?? "").split("\n\n");
-  const lines = Array.from(rows?.matchAll(/^\| `([\w-]+)` +\| (.*) \|$/gm) ?? []);
-  const said = lines.map(([, name, rest = ""]) => {
-    const [store, date, breaks, after, , seen] = rest.split(" | ").map((cell) => cell.trim());
-    expect({ name, date, after, seen }).toEqual({
-      name,
+  const expected = mutations.map(({ name, store, breaks }) => {
+    const known = {
+      store,
+      breaks,
       date: expect.stringMatching(/^\d{4}-\d\d-\d\d$/) as string,
       after: expect.stringMatching(/^(\d+ s|at once)$/) as string,
       seen: expect.stringMatching(/./) as string,
-    });
-    return { name, store, breaks };
+    };
+    return [name, expect.objectContaining(known) as Entry];
   });
-  const listed = mutations.map(({ name, store, breaks }) => ({ name, store, breaks }));
-  expect(said).toHaveLength(listed.length);
-  expect(said).toEqual(expect.arrayContaining(listed));
+  expect(readFound()).toEqual(Object.fromEntries(expected));
+});
+
+test("the page counts them, and names those that nothing found", () => {
+  const found = Object.entries(readFound());
+  const page = readFileSync(join(root, "docs/reliability/mutations.md"), "utf8");
+  const table = page.split("## The library")[1]?.split("\n## ")[0] ?? "";
+  const cells = (row: Row, date: string): string[] => {
+    const [where, ...counts] = Object.values(row).map(String);
+    return [where ?? "", date, ...counts];
+  };
+  const stores = [...new Set(found.map(([, { store }]) => store))];
+  const expected = stores.map((store) => {
+    const dates = found.filter(([, entry]) => entry.store === store).map(([, { date }]) => date);
+    return cells(foundRow(Object.fromEntries(found), store), dates.sort().at(-1) ?? "");
+  });
+  const rows = Array.from(table.matchAll(/^\| (.*\d{4}-\d\d-\d\d.*) \|$/gm), ([, row = ""]) =>
+    row.split("|").map((cell) => cell.trim()),
+  );
+  expect(rows).toHaveLength(stores.length);
+  expect(rows).toEqual(expect.arrayContaining(expected));
+  const missed = found.filter(([, { seen }]) => /^nothing(;|$)/.test(seen));
+  for (const [name] of missed) expect(table).toContain(`\`${name}\``);
+});
+
+test("what came of a mutation becomes an entry, and a row that fits the table", () => {
+  const ran = { store: "redis", breaks: "It.", isRed: true, seconds: 8, operations: 44180 };
+  const entries = {
+    a: foundEntry({ ...ran, seen: "Acquire → Acquired" }, "now"),
+    b: foundEntry({ ...ran, isRed: false, seconds: 60, seen: "0 violations" }, "now"),
+    c: foundEntry({ ...ran, store: "test redis", test: {}, seen: "nothing_runs" }, "now"),
+  };
+  const known = { store: "redis", breaks: "It.", date: "now", operations: 44180 };
+  expect(entries).toEqual({
+    a: { ...known, after: "8 s", seen: "Acquire → Acquired" },
+    b: { ...known, after: "not found", seen: "nothing" },
+    c: { store: "test redis", breaks: "It.", date: "now", after: "at once", seen: "nothing_runs" },
+  });
+  const page = readFileSync(join(root, "docs/reliability/mutations.md"), "utf8");
+  const rows = ["redis", "test redis"].map((store) => ({
+    ...foundRow(entries, store),
+    date: "now",
+  }));
+  const text = withRows(page, "The library", rows);
+  expect(text).toContain("| redis | now | 2 | 1 | 8 |");
+  expect(text).toContain("| test redis | now | 1 | 1 | 0 |");
 });
 
 test.each(["", "aa"])("a text that does not occur exactly once is refused: %j", (text) => {

@@ -5,18 +5,22 @@ import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { root } from "./paths.mjs";
 
-/** The words of a command without `--record`, and what keeps its rows: in a page if that was among them, otherwise nowhere. */
+/** The words of a command without `--record`, whether that was among them, and what keeps its rows: then in a page, otherwise nowhere. */
 export function recording(words) {
   const others = words.filter((word) => word !== "--record");
   const isWanted = others.length < words.length;
-  return { words: others, record: isWanted ? record : () => Promise.resolve() };
+  return { words: others, isWanted, record: isWanted ? record : () => Promise.resolve() };
+}
+
+/** The date that rows of today have. */
+export function today() {
+  return new Date().toISOString().slice(0, 10);
 }
 
 /** Puts rows of today into the table under `heading` of docs/reliability/`page`.md: objects, by the names of the columns. */
 export async function record(page, heading, rows) {
   const path = join(root, "docs", "reliability", `${page}.md`);
-  const date = new Date().toISOString().slice(0, 10);
-  const dated = rows.map((row) => ({ ...row, date }));
+  const dated = rows.map((row) => ({ ...row, date: today() }));
   const text = withRows(readFileSync(path, "utf8"), heading, dated);
   // Commands that keep reports install their packages themselves, and so begin without them.
   const { default: prettier } = await import("prettier");

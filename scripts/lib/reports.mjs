@@ -21,22 +21,36 @@ export function historyRow(output) {
   };
 }
 
-/** The rows of `torture matrix`, one for each row of the matrix that was played. */
+/** The rows of `torture matrix`: one for each store, over all rows of the matrix that were played on it. */
 export function matrixRows(output) {
-  const lines = output.matchAll(/^([\w-]+) ([\w-]+) +(.*); (\d+) violations$/gm);
-  return Array.from(lines, ([, store, row, facts, violations]) => ({
-    row: `\`${row}\``,
-    store,
-    "what came of it": facts,
-    violations: Number(violations),
-  }));
+  const played = [...output.matchAll(/^([\w-]+) ([\w-]+) +(.*); (\d+) violations$/gm)];
+  const stores = [...new Set(played.map(([, store]) => store))];
+  return stores.map((store) => {
+    const rows = played.filter((row) => row[1] === store);
+    const facts = rows.map((row) => row[3]).join("\n");
+    const figures = (pattern) => Array.from(facts.matchAll(pattern), ([, count]) => Number(count));
+    return {
+      store,
+      rows: rows.length,
+      operations: sum(figures(/(\d+) operations/g)),
+      "late writes refused": sum(figures(/(\d+) stale writes refused/g)),
+      "back after, ms": Math.max(...figures(/back after (\d+) ms/g)),
+      "longest outage, ms": Math.max(...figures(/longest outage (\d+) ms/g)),
+      "clean after, ms": Math.max(...figures(/clean after (\d+) ms/g)),
+      violations: sum(rows.map((row) => Number(row[4]))),
+    };
+  });
+}
+
+function sum(counts) {
+  return counts.reduce((all, count) => all + count, 0);
 }
 
 /** How many tests of `cargo test` have passed and failed, in all of its programs. */
 export function testRow(output) {
   const results = [...output.matchAll(/^test result: .*? (\d+) passed; (\d+) failed;/gm)];
-  const sum = (at) => results.reduce((all, result) => all + Number(result[at]), 0);
-  return { "tests passed": sum(1), failed: sum(2) };
+  const total = (at) => sum(results.map((result) => Number(result[at])));
+  return { "tests passed": total(1), failed: total(2) };
 }
 
 /** The row of `cargo fuzz run`; undefined if it has come to no end. */
@@ -73,18 +87,4 @@ export function periodRow({ kills, periods, begun, cutShort, endedTwice, twice, 
 /** The row of transactions with guards, or without, by verify/guards/scene.mjs. */
 export function guardRow({ committed, refused, failed, stopped, lost, twice, miscounted }) {
   return { committed, refused, failed, stopped, lost, "twice or miscounted": twice + miscounted };
-}
-
-/** The row of a mutation, or of the copy as it is, by scripts/mutations.mjs. */
-export function mutationRow({ name, store, breaks, test, isRed, seconds, operations, seen }) {
-  const after = test ? "at once" : `${seconds} s`;
-  const found = test ? `the test \`${seen}\`` : seen;
-  return {
-    mutation: `\`${name}\``,
-    store,
-    "what it breaks": breaks,
-    "red after": isRed ? after : "not found",
-    operations: test ? "" : operations,
-    "what was seen": isRed ? found : "nothing",
-  };
 }
