@@ -149,12 +149,17 @@ describe.concurrent("the blocks that run", { timeout: 120_000 }, () => {
 
   describe("on Redis", { concurrent: false }, () => {
     let server: RedisServer;
+    let page: string | undefined;
     beforeAll(async () => {
       server = await startRedis();
     });
     afterAll(() => server.stop());
 
     it.each(markedFor("redis"))("do, and print what they promise: $place", async (block) => {
+      // Each page begins with an empty server, so that it may name its keys as it likes.
+      const before = page;
+      [page] = block.place.split(":");
+      if (page !== before) execFileSync("redis-cli", ["-p", `${server.port}`, "flushall"]);
       if (block.language === "sh") {
         for (const line of block.code.trim().split("\n")) {
           const args = ["-p", `${server.port}`, ...line.split(" ").slice(1)];
@@ -200,19 +205,27 @@ describe.concurrent("the blocks that run", { timeout: 120_000 }, () => {
       createTableMs: number;
     }) => Server;
     let server: Server;
+    let locks: RedisServer;
     beforeAll(async () => {
       server = dynalite({ createTableMs: 0 });
       await once(server.listen(0, "127.0.0.1"), "listening");
+      locks = await startRedis();
     });
-    afterAll(() => {
+    afterAll(async () => {
       server.close();
+      await locks.stop();
     });
 
     it.each(markedFor("dynamodb"))("do, and print what they promise: $place", async (block) => {
       const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
-      // Otherwise the client says on stderr which versions of Node.js it will need.
-      const env = { AWS_SDK_JS_NODE_VERSION_SUPPORT_WARNING_DISABLED: "true" };
-      expect(await run(block, env, "http://localhost:8000", url)).toEqual(fine(block));
+      const env = {
+        AWS_ENDPOINT_URL_DYNAMODB: url,
+        AWS_ACCESS_KEY_ID: "local",
+        AWS_SECRET_ACCESS_KEY: "local",
+        // Otherwise the client says on stderr which versions of Node.js it will need.
+        AWS_SDK_JS_NODE_VERSION_SUPPORT_WARNING_DISABLED: "true",
+      };
+      expect(await run(block, env, "redis://localhost:6379", locks.url)).toEqual(fine(block));
     });
   });
 

@@ -11,12 +11,12 @@ import { root } from "./installed.js";
  * - `check`: it is compiled, because it needs a server of the reader's;
  * - `run`: it is run, and prints what comments after `console.log` promise;
  * - `redis`, `postgres`, `firestore`: it is run on a server, which takes the place of the one that it names;
- * - `dynamodb`: the same, on a server in JavaScript that stands for DynamoDB;
+ * - `dynamodb`: the same, with locks on Redis and data on a server in JavaScript that stands for DynamoDB;
  * - `example`: it stands in an example, which has tests of its own;
  * - a mark of its own, for a test of its own.
  *
  * What a fragment needs around it stands in a comment before it, which readers do not see: `<!-- given … -->`. What a test does
- * with it afterwards stands in one behind it: `<!-- then … -->`.
+ * with it afterwards stands in one behind it: `<!-- then … -->`, or `<!-- then\nfrom NAME\n-->` if it is long, for then/NAME.txt.
  */
 export type Block = {
   language: string;
@@ -69,9 +69,16 @@ export function blocksOf(path: string, text: string): Block[] {
     }) => {
       const start = index + all.indexOf("```");
       const line = text.slice(0, start).split("\n").length;
-      return { language, mark, given, code, then, place: `${path}:${line}` };
+      return { language, mark, given, code, then: textOf(then), place: `${path}:${line}` };
     },
   );
+}
+
+/** What `<!-- then … -->` says, or the file that it names. */
+function textOf(then: string): string {
+  const [, name] = /^from (\S+)\n$/.exec(then) ?? [];
+  if (name === undefined) return then;
+  return readFileSync(join(root, "__test__/package/then", `${name}.txt`), "utf8");
 }
 
 /** All blocks of all documents. */
