@@ -47,17 +47,23 @@ test("a program changes over by its import alone", () => {
   expect(after).toBe(before.replace('from "redlock"', 'from "syncguard/redlock"'));
 });
 
-test.each(["redlock-before", "redlock-after", "redlock-both"])(
-  "%s prints what it says",
+test.each(["redlock-before", "redlock-after"])(
+  "%s finds the lock held, and works alone",
   async (mark) => {
-    const { code } = blockMarked(mark);
-    expect(await run(mark, code)).toEqual(promisedOutput(code));
+    const lines = ["account 1 is busy", "alone with account 1"];
+    expect(await run(mark, blockMarked(mark).code)).toEqual(lines);
   },
 );
 
+test("withBoth excludes whoever has one of the locks", async () => {
+  const { code, then } = blockMarked("redlock-both");
+  const promised = promisedOutput(then);
+  expect(promised).toHaveLength(4);
+  expect(await run("redlock-both", code + then)).toEqual(promised);
+});
+
 test("withBoth tells of either lock that is lost, and the error of its signal can be thrown", async () => {
-  const [functions] = blockMarked("redlock-both").code.split("\nconst total =");
-  const program = `${functions}
+  const program = `${blockMarked("redlock-both").code}
 const { setTimeout: sleep } = require("node:timers/promises");
 // Each library's own keys.
 for (const [name, pattern] of [["outer", "account:1"], ["inner", "syncguard:*account:1"]]) {
