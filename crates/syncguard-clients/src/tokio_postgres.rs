@@ -15,8 +15,10 @@ use tokio_postgres::types::ToSql;
 /// ```no_run
 /// # use syncguard::LockGuard;
 /// # async fn deposit(guard: &LockGuard, client: &mut tokio_postgres::Client) -> Result<(), Box<dyn std::error::Error>> {
+/// use syncguard_clients::tokio_postgres::check;
+///
 /// let transaction = client.transaction().await?;
-/// syncguard_clients::tokio_postgres::check(guard, &transaction).await?;
+/// check(guard, &transaction).await?;
 /// transaction.execute("UPDATE accounts SET balance = balance + 1 WHERE id = 1", &[]).await?;
 /// transaction.commit().await?;
 /// # Ok(())

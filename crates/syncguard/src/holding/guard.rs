@@ -206,11 +206,13 @@ impl LockGuard {
     /// # async fn main() -> Result<(), syncguard::Error> {
     /// # use std::sync::Arc;
     /// # use syncguard::sqlite::{SqliteBackend, SqliteConfig};
-    /// # use syncguard::{AutoExtend, Backend, Error, Fence, Key, LockOptions, Operation, lock};
+    /// # use syncguard::{Backend, Error, Fence, Key, Operation};
     /// # use syncguard::operation::{self, CallOptions};
     /// # let backend: Arc<dyn Backend> = Arc::new(SqliteBackend::new(SqliteConfig::in_memory())?);
     /// # let key = Key::new("nightly-report")?;
     /// # async fn work(_: Fence) -> Result<(), Error> { Ok(()) }
+    /// use syncguard::{AutoExtend, LockOptions, lock};
+    ///
     /// let options = LockOptions {
     ///     auto_extend: Some(AutoExtend::default()),
     ///     ..LockOptions::default()

@@ -76,9 +76,11 @@ pub struct OnceGuard {
 /// # async fn main() -> Result<(), syncguard::Error> {
 /// # use std::sync::Arc;
 /// # use syncguard::sqlite::{SqliteBackend, SqliteConfig};
-/// # use syncguard::{Backend, Due, Error, Fence, Key, OnceOptions, OnceOutcome, once};
+/// # use syncguard::{Backend, Error, Fence};
 /// # let backend: Arc<dyn Backend> = Arc::new(SqliteBackend::new(SqliteConfig::in_memory())?);
 /// # async fn write_report(_: Fence) -> Result<(), Error> { Ok(()) }
+/// use syncguard::{Due, Key, OnceOptions, OnceOutcome, once};
+///
 /// let (key, due) = (Key::new("nightly-report")?, Due::new("2026-11-24")?);
 /// match once(&backend, &key, due, &OnceOptions::default()).await? {
 ///     OnceOutcome::Granted(run) => {
