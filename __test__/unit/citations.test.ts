@@ -6,7 +6,7 @@ import * as citations from "../../scripts/lib/citations.mjs";
 
 const { checkCitations, citationFaults } = citations as {
   checkCitations: () => Promise<string>;
-  citationFaults: (files: ReadonlyMap<string, string>) => string[];
+  citationFaults: (files: ReadonlyMap<string, string>) => Promise<string[]>;
 };
 
 // In pieces, so that the check does not take them for citations of this file.
@@ -15,7 +15,7 @@ const guide = `docs/guide${MD}`;
 const missing = `docs/missing${MD}`;
 const number = ["ADR", "014"].join("-");
 
-function faults(name: string, text: string): string[] {
+function faults(name: string, text: string): Promise<string[]> {
   const document = "# Guide\n\n## Lock ids\n\n```sh\n# no heading\n```\n\n## `close()` and why\n";
   return citationFaults(
     new Map([
@@ -37,8 +37,8 @@ describe("a comment", () => {
     ["a section over two lines", `/// The form (${guide}, "Lock\n    /// ids").`],
     ["a section in SQL", `-- As in ${guide},\n-- "Lock ids".`],
     ["two sections", `// ${guide}, "Lock ids" and "Guide"`],
-  ])("may cite %s", (_, text) => {
-    expect(faults("docs/source.rs", text)).toEqual([]);
+  ])("may cite %s", async (_, text) => {
+    expect(await faults("docs/source.rs", text)).toEqual([]);
   });
 
   test.each([
@@ -56,7 +56,32 @@ describe("a comment", () => {
       `// ${number}`,
       `1: ${number} is not in this repository: cite a page in docs/decisions`,
     ],
-  ])("must not cite %s that is not there", (_, text, fault) => {
-    expect(faults("src/source.rs", text)).toEqual([`src/source.rs:${fault}`]);
+  ])("must not cite %s that is not there", async (_, text, fault) => {
+    expect(await faults("src/source.rs", text)).toEqual([`src/source.rs:${fault}`]);
+  });
+});
+
+describe("a link", () => {
+  test.each([
+    ["a heading of another document", `[ids](guide${MD}#lock-ids)`],
+    ["one with code in it", `[why](guide${MD}#close-and-why)`],
+    ["a heading of its own", "# What for\n\n[here](#what-for)"],
+    ["the second of two headings of one name", "## Why\n\n## Why\n\n[below](#why-1)"],
+    ["a heading with a link", `## As [Redis](guide${MD}) does\n\n[above](#as-redis-does)`],
+    ["another site", `https://example.com/guide${MD}#none [there](https://example.com/#none)`],
+    ["no document", "[line](source.rs#L7)"],
+  ])("may lead to %s", async (_, text) => {
+    expect(await faults(`docs/page${MD}`, text)).toEqual([]);
+  });
+
+  test.each([
+    ["another document", `guide${MD}#keys`, `docs/guide${MD}`],
+    ["what only looks like a heading", `guide${MD}#no-heading`, `docs/guide${MD}`],
+    ["the same document", "#keys", `docs/page${MD}`],
+  ])("must not lead to a heading that is not there: %s", async (_, href, target) => {
+    const fragment = href.replace(/^.*#/, "");
+    expect(await faults(`docs/page${MD}`, `\n[there](${href})`)).toEqual([
+      `docs/page${MD}:2: ${target} has no heading #${fragment}`,
+    ]);
   });
 });

@@ -1,4 +1,5 @@
-// What comments and documents cite: every document, and every heading in it, has to be there. (Links are linkinator's.)
+// What comments and documents cite: every document, and every heading in it, has to be there. Linkinator follows the links, but
+// not to a heading of another Markdown file: that is done here.
 //
 // A comment cites a document by its path, from the top of the repository or from a folder that the
 // citing file is in, and a section by its heading: docs/format.md, "Lock ids".
@@ -12,6 +13,7 @@ const READ = /\.(md|rs|sql|lua|toml|ts|mts|cts|js|mjs|cjs|sh|ya?ml)$/;
 // What stands before the words of a comment that goes over several lines.
 const LINE_START = /\n[ \t]*(?:\/\/[/!]?|--|\*(?!\/)|#)?[ \t]*/g;
 const CITATION = /(?<![\w./:-])((?:[\w.-]+\/)*[\w-]+\.md)\b(?:`?((?:,?\s+(?:and\s+)?"[^"]+")+))?/g;
+const LINK = /\]\((?!\w+:)([^)\s#]*)#([^)\s]+)\)/g;
 const DECISION_NUMBER = /\bADR-\d+/g;
 
 /** Fails when a tracked file cites a document or a heading that does not exist. */
@@ -22,7 +24,7 @@ export async function checkCitations() {
     const text = READ.test(name) ? readIfThere(name) : "";
     if (text !== undefined) files.set(name, text);
   }
-  const faults = citationFaults(files);
+  const faults = await citationFaults(files);
   if (faults.length > 0) throw new Error(faults.join("\n"));
   return `${files.size} files`;
 }
@@ -41,13 +43,16 @@ function readIfThere(name) {
  * What is wrong with the citations in files.
  *
  * @param {ReadonlyMap<string, string>} files all files of the repository: their text by their path
- * @returns {string[]} a line for each wrong citation, with its file and line
+ * @returns {Promise<string[]>} a line for each wrong citation, with its file and line
  */
-export function citationFaults(files) {
+export async function citationFaults(files) {
+  // The check begins before the packages are there.
+  const { default: GithubSlugger } = await import("github-slugger");
   return [...files].flatMap(([name, text]) => {
     const flat = text.replace(LINE_START, (start) => `\n${" ".repeat(start.length - 1)}`);
     const faults = [
       ...cited(name, flat, files),
+      ...(name.endsWith(".md") ? linked(name, text, files, new GithubSlugger()) : []),
       ...[...flat.matchAll(DECISION_NUMBER)].map(({ 0: number, index }) => ({
         index,
         fault: `${number} is not in this repository: cite a page in docs/decisions`,
@@ -73,6 +78,20 @@ function cited(name, flat, files) {
         .map((heading) => ({ index, fault: `${document} has no heading "${heading}"` }));
     });
     return missing.some((faults) => faults.length === 0) ? [] : missing[0];
+  });
+}
+
+/** The links of a document to a heading that is not there, in a document that is. */
+function linked(name, text, files, slugger) {
+  return [...text.matchAll(LINK)].flatMap(({ 1: path, 2: fragment, index }) => {
+    const target = path === "" ? name : posix.join(posix.dirname(name), path);
+    if (!target.endsWith(".md") || !files.has(target)) return [];
+    slugger.reset();
+    const anchors = headings(files.get(target)).map((heading) =>
+      slugger.slug(heading.replace(/\[([^\]]*)\]\([^)]*\)/g, "$1")),
+    );
+    if (anchors.includes(decodeURIComponent(fragment))) return [];
+    return [{ index, fault: `${target} has no heading #${fragment}` }];
   });
 }
 
