@@ -18,6 +18,7 @@ import { checkExports } from "./lib/exports.mjs";
 import { EVERYTHING, SCRIPTS, unlessGreen } from "./lib/green.mjs";
 import { checkTrackedFiles } from "./lib/tracked.mjs";
 import { checkTypeNames } from "./lib/type-names.mjs";
+import { checkWords } from "./lib/words.mjs";
 import { checkPackage } from "./lib/packed.mjs";
 import { bin } from "./lib/paths.mjs";
 import { main } from "./lib/run.mjs";
@@ -85,6 +86,7 @@ const after = [
   { name: "npm audit", task: npmAudit },
   { name: "tracked files", task: checkTrackedFiles },
   { name: "citations", task: checkCitations },
+  { name: "words in documents", task: checkWords },
 ];
 
 await main(async () => {
