@@ -5,11 +5,15 @@ import { PATIENCE_MS, startExample } from "./example.js";
 
 vi.setConfig({ testTimeout: PATIENCE_MS });
 
-test.concurrent("cron: each run on one machine", async () => {
-  const example = startExample("cron", { RUNS: "4" });
+test.concurrent("cron: each period on one machine, also when one is killed", async () => {
+  const example = startExample("cron", { RUNS: "16" });
   expect(await example.ended).toEqual({ code: 0, stderr: "" });
-  expect(example.lines.at(-1)).toMatch(/^\d+ reports, none twice$/);
-  expect(example.lines.filter((line) => /made the report/.test(line))).not.toEqual([]);
+  expect(example.lines.at(-1)).toMatch(/^\d+ reports, none twice, none missed$/);
+  const killed = example.lines.findIndex((line) => line.endsWith(" gets SIGKILL"));
+  expect(killed).toBeGreaterThan(0);
+  expect(example.lines.slice(killed).filter((line) => /made the report/.test(line))).not.toEqual(
+    [],
+  );
   expect(example.lines.filter((line) => /at it|already/.test(line))).not.toEqual([]);
 });
 
