@@ -80,11 +80,13 @@ describe.each(WAYS)("a server that fails under load, %s transport", (transport) 
     const aborted = lockError(backend.acquire({ key, ttlMs: 120_000, signal: controller.signal }));
     await until(() => running.stats.codes.size > 0);
     controller.abort();
-    expect(["Aborted", "NetworkTimeout"]).toContain((await aborted).code);
+    // A connection that gives no answers is given up, perhaps before the abort.
+    const ends = ["Aborted", "NetworkTimeout", "ServiceUnavailable"];
+    expect(ends).toContain((await aborted).code);
     await running.more(50);
     const { slowestMs, codes } = await running.end();
     expect(codes).toContain("NetworkTimeout");
-    // A connection that gives no answers is given up, and with it what came last.
+    // What came last on that connection has failed with it.
     for (const code of codes) expect(["ServiceUnavailable", "NetworkTimeout"]).toContain(code);
     expect(slowestMs).toBeLessThan(TIMEOUT_MS + GRACE_MS);
     // The server carried these out when it woke up; they were undone.

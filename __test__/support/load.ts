@@ -1,6 +1,8 @@
 /** Load on servers that fail. */
 
+import { setImmediate as nextTurn } from "node:timers/promises";
 import type { LockErrorCode } from "syncguard";
+import { onTestFinished } from "vitest";
 import { isLate } from "./in-time";
 import { type Backend, newKey } from "./suite";
 import { until } from "./until";
@@ -10,19 +12,24 @@ export const TIMEOUT_MS = 400;
 /** What a call may take beyond its timeout, on a machine that is busy with other things. What nothing ends takes longer. */
 export const GRACE_MS = 8_000;
 
-/** Workers that take and release locks without a pause. */
+/** Workers that take and release locks without a pause, until the test ends at the latest. */
 export function load(backend: Backend, workers = 16) {
   const codes = new Set<LockErrorCode>();
   const stats = { pairs: 0, slowestMs: 0, codes };
   /** Keys of acquisitions that failed: nobody holds them. */
   const failed: string[] = [];
   let running = true;
+  onTestFinished(() => {
+    running = false;
+  });
   const timed = async <T>(operation: () => Promise<T>): Promise<T | undefined> => {
     const started = performance.now();
     try {
       return await operation();
     } catch (error) {
       codes.add((error as { code: LockErrorCode }).code);
+      // A backend that is closed refuses at once: without this, nothing but refusals would ever run again.
+      await nextTurn();
       return undefined;
     } finally {
       stats.slowestMs = Math.max(stats.slowestMs, performance.now() - started);
