@@ -22,7 +22,7 @@ beforeAll(async () => {
   binary = names.find((name) => name.startsWith("syncguard-")) as string;
   const ofBinary = (folder: string): string => join(folder, "node_modules", binary);
   cpSync(ofBinary(installed.folder), ofBinary(deployed.path), { recursive: true });
-}, 120_000);
+}, 600_000);
 afterAll(() => {
   installed.remove();
   deployed.remove();

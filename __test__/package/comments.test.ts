@@ -59,7 +59,7 @@ describe("the examples in comments", () => {
       "given.d.mts",
       ...blocks.map((_, index) => fileOf(index)),
     ]);
-  }, 120_000);
+  }, 600_000);
   afterAll(() => {
     installed.remove();
   });

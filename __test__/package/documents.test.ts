@@ -60,7 +60,7 @@ beforeAll(async () => {
     installed,
     typescript.map((block) => `${nameOf(block)}.mts`),
   );
-}, 120_000);
+}, 600_000);
 afterAll(() => {
   installed.remove();
 });
@@ -142,7 +142,7 @@ describe("the blocks of code", () => {
   });
 });
 
-describe.concurrent("the blocks that run", { timeout: 120_000 }, () => {
+describe.concurrent("the blocks that run", { timeout: 600_000 }, () => {
   it.each(runnable)("do, and print what they promise: $place", async (block) => {
     expect(await run(block, {})).toEqual(fine(block));
   });

@@ -72,7 +72,7 @@ export async function installPackages({ release = false } = {}): Promise<Install
 
 function run(args: string[], cwd: string, env: NodeJS.ProcessEnv): Promise<Ended> {
   return new Promise((done) => {
-    execFile(process.execPath, args, { cwd, env, timeout: 120_000 }, (error, stdout, stderr) => {
+    execFile(process.execPath, args, { cwd, env, timeout: 600_000 }, (error, stdout, stderr) => {
       const code = error === null ? 0 : typeof error.code === "number" ? error.code : 1;
       done({ code, stdout, stderr });
     });

@@ -17,7 +17,7 @@ const EXPECTED = /^written under fence \d{15}\n$/;
 let installed: Installed;
 beforeAll(async () => {
   installed = await installPackages();
-}, 120_000);
+}, 600_000);
 afterAll(() => {
   installed.remove();
 });

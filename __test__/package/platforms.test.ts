@@ -34,7 +34,7 @@ beforeAll(async () => {
     copyFileSync(tarball, join(release.path, basename(tarball)));
   }
   await (addStandIns as (folder: string) => Promise<string[]>)(release.path);
-}, 120_000);
+}, 600_000);
 afterAll(() => {
   installed.remove();
   release.remove();
@@ -57,9 +57,9 @@ describe("a release", () => {
       ...others.map(nameOf),
     ]);
     expect(registry.requests.filter((request) => !request.startsWith("GET "))).toEqual([]);
-  }, 120_000);
+  }, 600_000);
 
-  it("ends at a package that was published with other contents", { timeout: 120_000 }, async () => {
+  it("ends at a package that was published with other contents", { timeout: 600_000 }, async () => {
     const [first, second] = await order(release.path);
     const { printed, registry } = await tryToPublish([{ ...first!, path: second!.path }]);
     expect(printed).toMatchObject({ code: 1, stdout: "" });
@@ -110,7 +110,7 @@ describe("a release", () => {
   });
 });
 
-describe("an installation in an empty folder", { timeout: 120_000 }, () => {
+describe("an installation in an empty folder", { timeout: 600_000 }, () => {
   it.each([
     ["linux", "x64", "glibc", "linux-x64-gnu"],
     ["linux", "x64", "musl", "linux-x64-musl"],

@@ -87,7 +87,7 @@ describe.each(["node", "bun"] as const)("a process of %s", (runtime) => {
 
 test(
   "200 threads load the addon, use it and end, and leave nothing behind",
-  { timeout: 120_000 },
+  { timeout: 600_000 },
   async () => {
     const { code, signal, stdout, stderr } = await run("node", "workers.mjs", [file, "200"]);
     expect({ code, signal, stderr }).toEqual({ code: 0, signal: null, stderr: "" });

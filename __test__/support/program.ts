@@ -5,7 +5,7 @@ import { resolve } from "node:path";
 
 const root = resolve(import.meta.dirname, "../..");
 
-/** Runs a program in the project's folder to its end. It is killed after three minutes. */
+/** Runs a program in the project's folder to its end. It is killed after ten minutes, as long as the longest of its tests. */
 export function runProgram(
   program: string,
   args: readonly string[],
@@ -16,7 +16,7 @@ export function runProgram(
   const options = {
     cwd: root,
     env: { ...Object.fromEntries(inherited), NODE_ENV: "test", ...env },
-    timeout: 180_000,
+    timeout: 600_000,
     maxBuffer: 64 * 1024 * 1024,
   };
   return new Promise((done) => {
