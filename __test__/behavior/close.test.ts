@@ -1,23 +1,23 @@
-import { expect, test } from "vitest";
+import { beforeEach, expect, test } from "vitest";
 import { lock } from "syncguard";
 import { lockError } from "../support/errors";
 import { type Backend, newKey, onEveryStore, take } from "../support/suite";
 
+/** For tests that make many backends, one after the other: each logs in anew. */
+const TIME = { timeout: 120_000 };
+
 onEveryStore("close", (connect) => {
-  /** Whether the key is held, seen by another backend; a store that only one can see is gone with it. */
-  const isHeld = async (key: string): Promise<boolean> => {
-    const observer = connect({});
-    try {
-      return await observer.isLocked({ key });
-    } finally {
-      // There are hundreds of them, and servers have only so many connections.
-      await observer.close();
-    }
-  };
   /** A backend that nothing else uses. */
   const own = (): Backend => connect({});
+  /** Sees what others hold, but for a store that only one can see: that is gone with it. */
+  let observer: Backend;
+  beforeEach(() => {
+    observer = own();
+    return () => observer.close();
+  });
+  const isHeld = async (key: string): Promise<boolean> => await observer.isLocked({ key });
 
-  test("what was cancelled before is undone", async () => {
+  test("what was cancelled before is undone", TIME, async () => {
     let held = 0;
     for (let round = 0; round < 30; round += 1) {
       const backend = own();
@@ -32,7 +32,7 @@ onEveryStore("close", (connect) => {
     expect(held).toBe(0);
   });
 
-  test("what was cancelled at some moment before is undone", async () => {
+  test("what was cancelled at some moment before is undone", TIME, async () => {
     let held = 0;
     for (let round = 0; round < 30; round += 1) {
       const backend = own();
