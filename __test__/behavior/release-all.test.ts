@@ -24,10 +24,11 @@ onEveryStore("releaseAll", (connect) => {
     await backend.acquire({ key: extending, ttlMs: 60_000, autoExtend: true });
     const third = await backend.lock(waited, { ttlMs: 60_000 });
     let lost: LockError | undefined;
-    const all = deferred<null>();
+    const [begun, all] = [deferred<null>(), deferred<null>()];
     const work = lock(
       backend,
       async ({ signal }) => {
+        begun.resolve(null);
         await until(() => signal.aborted);
         lost = signal.reason as LockError;
         // It would release the lock when it ends.
@@ -35,7 +36,8 @@ onEveryStore("releaseAll", (connect) => {
       },
       { key: called, ttlMs: 60_000 },
     );
-    await until(() => isHeld(backend, called));
+    // The store may show it to others before its answer has come here: then it would be refused.
+    await begun.promise;
     await (await take(backend, released)).release();
     const kept = await take(other, elsewhere);
 
