@@ -5,6 +5,7 @@ import type { OnLost, SyncGuardBackend } from "syncguard";
 import { createSqliteBackend } from "syncguard/sqlite";
 import { createTestBackend } from "syncguard/testing";
 import { firestoreByClient, firestoreByOptions } from "./firestore-stores";
+import { PATIENT } from "./in-time";
 import {
   postgresBehindPgBouncer,
   postgresByPostgresJs,
@@ -43,7 +44,8 @@ export type Opener = () => Promise<Store> | Store;
 /** One line for each store. */
 export const stores: Readonly<Record<string, Opener>> = {
   "SQLite file": sqliteFile,
-  "SQLite in memory": () => shared((options) => createSqliteBackend(":memory:", options)),
+  "SQLite in memory": () =>
+    shared((options) => createSqliteBackend(":memory:", { ...PATIENT, ...options })),
   "a test backend": testStore,
   "PostgreSQL at a URL": postgresByUrl,
   "PostgreSQL by a postgres.js client": () => postgresByPostgresJs("native"),
@@ -75,7 +77,10 @@ function sqliteFile(): Store {
   const opened: SyncGuardBackend[] = [];
   return {
     connect: (options) => {
-      const backend = createSqliteBackend(join(folder.path, "locks.db"), options);
+      const backend = createSqliteBackend(join(folder.path, "locks.db"), {
+        ...PATIENT,
+        ...options,
+      });
       opened.push(backend);
       return backend;
     },

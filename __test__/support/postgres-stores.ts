@@ -14,6 +14,7 @@ import {
   setupSchema,
 } from "syncguard/postgres";
 import type { Store } from "./backends";
+import { PATIENT } from "./in-time";
 import { PASSWORD, type PostgresServer, startPgBouncer, startPostgres, USER } from "./postgres";
 
 /** Over native connections from a URL: that of POSTGRES_URL if it is set. */
@@ -83,7 +84,7 @@ async function storeOn(
   const opened: SyncGuardBackend[] = [];
   return {
     connect: (options) => {
-      const backend = createPostgresBackend(at, { ...tables, ...fixed, ...options });
+      const backend = createPostgresBackend(at, { ...PATIENT, ...tables, ...fixed, ...options });
       opened.push(backend);
       return backend;
     },

@@ -11,6 +11,7 @@ import {
   type RedisConnectionOptions,
 } from "syncguard/redis";
 import type { Store } from "./backends";
+import { PATIENT } from "./in-time";
 import { type RedisCluster, startRedisCluster } from "./redis-cluster";
 import { plainRedis, startRedis62, startSentinelSet, startTlsRedis } from "./redis";
 
@@ -99,7 +100,7 @@ function backendsOn(
   const opened: SyncGuardBackend[] = [];
   return {
     connect: (options) => {
-      const backend = createRedisBackend(at, { ...fixed, ...options });
+      const backend = createRedisBackend(at, { ...PATIENT, ...fixed, ...options });
       opened.push(backend);
       return backend;
     },

@@ -3,7 +3,7 @@ import { setImmediate as nextTurn, setTimeout as sleep } from "node:timers/promi
 /** Waits until `condition` holds; fails after `deadlineMs` milliseconds. */
 export async function until(
   condition: () => boolean | Promise<boolean>,
-  deadlineMs = 10_000,
+  deadlineMs = 60_000,
 ): Promise<void> {
   const start = performance.now();
   while (!(await condition())) {
