@@ -1,5 +1,7 @@
 /** Redis Cluster: how it is given, and the clients that lead to one. */
 
+import { once } from "node:events";
+import { type AddressInfo, createServer, type Socket } from "node:net";
 import { Cluster } from "ioredis";
 import { createCluster } from "redis";
 import { createCluster as createCluster4 } from "redis-4";
@@ -269,11 +271,18 @@ describe("clients", () => {
   });
 
   test("node-redis that is still connecting is not an internal error", async () => {
-    const client = createCluster({ rootNodes: cluster.nodes.map(({ url }) => ({ url })) });
-    const connecting = client.connect();
-    onTestFinished(async () => {
-      await connecting;
-      await client.close();
+    // A server that never answers.
+    const sockets: Socket[] = [];
+    const silent = createServer((socket) => sockets.push(socket)).listen(0, "127.0.0.1");
+    await once(silent, "listening");
+    const { port } = silent.address() as AddressInfo;
+    const client = createCluster({ rootNodes: [{ url: `redis://127.0.0.1:${port}` }] });
+    client.on("error", () => undefined);
+    client.connect().catch(() => undefined);
+    onTestFinished(() => {
+      client.destroy();
+      for (const socket of sockets) socket.destroy();
+      silent.close();
     });
     const backend = createRedisBackend(client, { transport: "client" });
     const error = await lockError(backend.isLocked({ key: newKey() }));
