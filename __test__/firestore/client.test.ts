@@ -219,7 +219,7 @@ describe("a mock", () => {
     const key = newKey();
     const error = await lockError(backend.acquire({ key, ttlMs: 60_000 }));
     expect(error.code).toBe("ServiceUnavailable");
-    await until(() => !client.documents.has(`locks/${key}`), 2_000);
+    await until(() => !client.documents.has(`locks/${key}`));
     const { fence } = client.documents.get(`fence_counters/fence:${key}`) ?? {};
     expect((await take(backend, key)).fence > String(fence)).toBe(true);
   });

@@ -31,8 +31,8 @@ afterEach(async () => {
 
 const patient: AcquisitionOptions = {
   maxRetries: Infinity,
-  retryDelayMs: 60_000,
-  timeoutMs: 120_000,
+  retryDelayMs: 600_000,
+  timeoutMs: 600_000,
 };
 
 const channels = async () => (await server.admin.pubsub("CHANNELS")) as string[];
