@@ -225,7 +225,8 @@ describe("the doctor", () => {
       [{ doneColumns: false }, ["once warn"]],
       [{ lockIdIndex: false }, ["indexes fail"]],
       [{ locksRightsMissing: "DELETE" }, ["rights fail"]],
-      [{ rowSecurity: "locks" }, ["rights fail"]],
+      [{ rowSecurity: "locks", rowPolicies: "locks" }, ["rights fail"]],
+      [{ rowPolicies: "locks" }, ["rights warn"]],
       [{ mayNotify: false }, ["wake-ups warn"]],
     ] as const) {
       const checks = judgePostgres({ ...good, ...change }, "locks", "fences");

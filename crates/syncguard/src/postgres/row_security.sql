@@ -1,6 +1,5 @@
 (
-  -- The tables with row level security of which this role has not all rows to read and to write: by a policy for it that says
-  -- true, and none that restricts it.
+  -- The tables with row level security of which that is so for some command that locks need.
   SELECT string_agg(relation.relname, ', ')
   FROM pg_class AS relation
   WHERE relation.oid IN (to_regclass($1::text)::oid, to_regclass($2::text)::oid)
@@ -8,14 +7,15 @@
     AND EXISTS (
       SELECT FROM unnest(ARRAY['r', 'a', 'w', 'd']) AS command
       WHERE coalesce((
-        SELECT bool_or(policy.polpermissive AND policy.says_true) AND bool_and(policy.polpermissive)
+        SELECT {found}
         FROM (
+          -- Those for this role. What they say is not judged, unless it is a constant.
           SELECT
             polpermissive,
             coalesce(
               pg_get_expr(CASE WHEN command = 'a' THEN coalesce(polwithcheck, polqual) ELSE polqual END, polrelid),
               'true'
-            ) = 'true' AS says_true
+            ) AS says
           FROM pg_policy
           WHERE polrelid = relation.oid
             AND polcmd::text IN ('*', command)
@@ -24,7 +24,7 @@
               WHERE role = 0 OR pg_has_role(role, 'USAGE')
             )
         ) AS policy
-      ), false) IS FALSE
+      ), true)
         AND NOT (command = 'd' AND relation.oid = to_regclass($2::text)::oid)
     )
 )

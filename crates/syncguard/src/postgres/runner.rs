@@ -183,7 +183,7 @@ mod tests {
     impl Transport for Arc<Server> {
         async fn run(&self, plan: &Plan<'_>) -> Result<Option<Row>, Failure> {
             if plan.statement.sql().contains("row_security_active") {
-                return Ok(Some(vec![None]));
+                return Ok(Some(vec![None, None]));
             }
             let tells = plan.statement.sql().contains("pg_notify");
             self.wakes.lock().unwrap().push(tells);

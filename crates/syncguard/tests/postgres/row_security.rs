@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use syncguard::postgres::{PostgresBackend, PostgresConfig, Tables};
-use syncguard::{Backend, ErrorKind, LockOptions, Lookup, PageRequest, lock};
+use syncguard::{Backend, ErrorKind, Fact, LockOptions, Lookup, PageRequest, lock};
 
 use crate::guards::{commit_guarded, refusal};
 use crate::stage::{backend, options, server};
@@ -14,6 +14,7 @@ use crate::support::suite::tests;
 tests![
     what_is_hidden_is_not_free,
     a_policy_for_all_rows_is_enough,
+    a_policy_that_shows_all_rows_in_other_words_hides_nothing,
     a_guard_says_that_rows_may_be_hidden,
 ];
 
@@ -41,11 +42,24 @@ fn first_page() -> PageRequest {
 }
 
 async fn allow(tables: &Tables, role: &str) {
+    allow_where(tables, role, "true").await;
+}
+
+async fn allow_where(tables: &Tables, role: &str, condition: &str) {
     for table in [tables.locks(), tables.fences()] {
-        let sql =
-            format!("CREATE POLICY syncguard ON {table} TO {role} USING (true) WITH CHECK (true)");
+        let sql = format!(
+            "DROP POLICY IF EXISTS syncguard ON {table}; \
+             CREATE POLICY syncguard ON {table} TO {role} USING ({condition}) WITH CHECK ({condition})"
+        );
         server().client().await.batch_execute(&sql).await.unwrap();
     }
+}
+
+/// The fact of that name about the tables.
+async fn fact(backend: &PostgresBackend, name: &str) -> Option<Fact> {
+    let facts = backend.facts().await.unwrap();
+    let mut facts = facts[0].facts.iter();
+    facts.find(|fact| fact.0 == name).map(|fact| fact.1.clone())
 }
 
 async fn what_is_hidden_is_not_free() {
@@ -91,13 +105,52 @@ async fn a_policy_for_all_rows_is_enough() {
     assert!(backend.list(&first_page()).await.unwrap().locks.is_empty());
     acquire(&backend, "k").await;
     assert!(backend.is_locked(&key("k")).await.unwrap());
-    let facts = backend.facts().await.unwrap();
-    assert!(
-        !facts[0]
-            .facts
-            .iter()
-            .any(|(name, _)| *name == "rowSecurity")
-    );
+    for name in ["rowSecurity", "rowPolicies"] {
+        assert_eq!(fact(&backend, name).await, None, "{name}");
+    }
+}
+
+async fn a_policy_that_shows_all_rows_in_other_words_hides_nothing() {
+    let role = "allowed_in_words";
+    let (owner, tables, config) = secured(role).await;
+    let mut client = server().client().await;
+    let set_role = format!("SET ROLE {role}");
+    client.batch_execute(&set_role).await.unwrap();
+    for condition in [
+        "1 = 1",
+        "current_user = 'allowed_in_words'",
+        "pg_has_role('allowed_in_words', 'USAGE')",
+    ] {
+        allow_where(&tables, role, condition).await;
+        let backend = PostgresBackend::new(config.clone(), options(&tables)).unwrap();
+        assert!(!backend.is_locked(&key("k")).await.unwrap(), "{condition}");
+        let found = backend.lookup(&Lookup::Key(key("k"))).await.unwrap();
+        assert!(found.is_none(), "{condition}");
+        assert!(backend.list(&first_page()).await.unwrap().locks.is_empty());
+        assert_eq!(fact(&backend, "rowSecurity").await, None, "{condition}");
+        let uncertain = format!("{}, {}", tables.locks(), tables.fences());
+        let uncertain = Fact::from(uncertain.as_str());
+        assert_eq!(fact(&backend, "rowPolicies").await, Some(uncertain));
+        let backend: Arc<dyn Backend> = Arc::new(backend);
+        let guard = lock(&backend, &key("k"), &LockOptions::default())
+            .await
+            .unwrap();
+        commit_guarded(&mut client, &guard).await;
+        assert!(owner.force_release(&key("k")).await.unwrap());
+        // The store says that it is gone, and whoever works under it hears of that.
+        let error = refusal(&mut client, &guard).await;
+        assert_eq!(error.kind(), ErrorKind::LockLost, "{condition}: {error}");
+        assert_eq!(guard.lost().await.kind(), ErrorKind::LockLost);
+    }
+    for condition in ["false", "fence < '0'"] {
+        allow_where(&tables, role, condition).await;
+        let backend = PostgresBackend::new(config.clone(), options(&tables)).unwrap();
+        let error = try_acquire(&backend, "k").await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::AuthFailed, "{condition}");
+        assert!(error.message().contains("row level security"), "{error}");
+        let is_hidden = fact(&backend, "rowSecurity").await.is_some();
+        assert_eq!(is_hidden, condition == "false");
+    }
 }
 
 async fn a_guard_says_that_rows_may_be_hidden() {

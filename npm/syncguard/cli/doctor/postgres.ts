@@ -103,6 +103,10 @@ function rights(facts: Facts, locks: string, fences: string): Check[] {
     const message = `row level security keeps rows of ${facts.rowSecurity} from the role`;
     const fix = "give it a policy for all rows: docs/postgres.md, Row level security";
     checks.push(fail("rights", message, fix));
+  } else if (facts.rowPolicies !== undefined) {
+    const message = `row level security on ${facts.rowPolicies} has policies that may hide rows from the role`;
+    const fix = "all who share locks must see all rows: docs/postgres.md, Row level security";
+    checks.push(warn("rights", message, fix));
   }
   if (facts.mayNotify === false) {
     const fix = "GRANT EXECUTE ON FUNCTION pg_notify(text, text) TO the role";

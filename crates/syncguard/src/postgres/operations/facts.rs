@@ -1,7 +1,7 @@
 //! How the server and the tables are set up.
 
 use crate::asking::inspection::{Fact, Facts};
-use crate::postgres::row_security::HIDDEN;
+use crate::postgres::row_security::{hidden, maybe_hidden};
 use crate::postgres::schema::IndexNames;
 use crate::postgres::statement::{Param, Row, Statement, Transport};
 use crate::postgres::tables::Tables;
@@ -33,6 +33,7 @@ const COLUMNS: &[&str] = &[
     "locksRightsMissing",
     "fencesRightsMissing",
     "rowSecurity",
+    "rowPolicies",
     "mayNotify",
 ];
 
@@ -40,7 +41,9 @@ pub(in crate::postgres) async fn facts(
     transport: &dyn Transport,
     tables: &Tables,
 ) -> Result<Facts, Error> {
-    let sql = include_str!("facts.sql").replace("{row_security}", HIDDEN);
+    let sql = include_str!("facts.sql")
+        .replace("{row_security}", &hidden())
+        .replace("{row_policies}", &maybe_hidden());
     let statement = Statement::new(&sql, tables, COLUMNS);
     let names = IndexNames::new(tables)?.quoted();
     let params = names.iter().map(|name| Param::Text(name)).collect();

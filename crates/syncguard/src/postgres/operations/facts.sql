@@ -60,5 +60,6 @@ SELECT
     WHERE NOT has_table_privilege(fences, needed)
   ) AS "fencesRightsMissing",
   {row_security} AS "rowSecurity",
+  {row_policies} AS "rowPolicies",
   has_function_privilege('pg_notify(text, text)', 'EXECUTE')::text AS "mayNotify"
 FROM there
