@@ -168,13 +168,13 @@ interface PostgresGuard {
      * Checks in a transaction of yours, in the database of the locks, that the lock is held, or all of several, and keeps it from being
      * taken over until the transaction ends, however long that takes: what is committed was written by the holder. One round trip.
      *
-     * If the lock is gone, the transaction has failed, so that it cannot be committed even if the error is caught. That needs the
-     * outermost transaction: in a savepoint only the savepoint fails.
+     * If the lock is gone, the transaction has failed, so that it cannot be committed even if the error is caught, also if `tx` is a
+     * savepoint in it.
      *
      * @param tx - what postgres.js' `sql.begin()` gives, or a `Client` or `PoolClient` of pg after its `BEGIN`; for others there is
      *   {@link PostgresGuard.guardQuery}
      * @throws LockError `LockLost` if the lock is not held any more, of which its `signal` hears, too; `InvalidArgument` for what is no
-     *   transaction, a savepoint, or one of another database, and where the index on `lock_id` is missing; `ServiceUnavailable` if the
+     *   transaction, or one of another database, and where the index on `lock_id` is missing; `ServiceUnavailable` if the
      *   transaction's snapshot is older than the lock's last extension (`REPEATABLE READ`, `SERIALIZABLE`): run it again;
      *   `AuthFailed` if the role of the transaction has not the rights, or row level security hides the lock from it; or the error of
      *   your client
@@ -195,8 +195,8 @@ interface PostgresGuard {
     readonly guard: (tx: PostgresTransaction) => Promise<void>;
     /**
      * The statement of {@link PostgresGuard.guard}, for clients that it does not know: run it in your outermost transaction, before or
-     * after its writes. Outside of a transaction it protects nothing. It fails if the lock is gone, with a message that contains `LockLost`, and the transaction with it; otherwise it gives a
-     * row that need not be looked at.
+     * after its writes. Outside of a transaction it protects nothing. It fails if the lock is gone, with a message that contains `LockLost`,
+     * and the transaction with it, but in a savepoint the savepoint alone; otherwise it gives a row that need not be looked at.
      *
      * @throws LockError `LockLost` if it is known already
      * @example
@@ -239,7 +239,7 @@ interface PostgresDone {
      */
     readonly done: (tx: PostgresTransaction) => Promise<void>;
     /**
-     * The statement of {@link PostgresDone.done}, for clients that it does not know: run it in your transaction, after its writes.
+     * The statement of {@link PostgresDone.done}, for clients that it does not know: run it in your outermost transaction, after its writes.
      *
      * @throws LockError `LockLost` if it is known already
      * @example

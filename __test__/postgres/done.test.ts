@@ -114,26 +114,37 @@ describe("done(tx)", () => {
     expect(await effects(key)).toBe(1);
   });
 
-  test("is refused in a savepoint, also after one elsewhere in the session", async () => {
+  test("counts after savepoints that are not released, and in one", async () => {
     const key = newKey();
     const { folder: host, port } = server;
     const session = postgres({ host, port, user: USER, database: "postgres", max: 1 });
     onTestFinished(() => session.end());
     for (const due of [1, 2]) {
-      const refused = backend.once(key, { due }, async ({ done }) => {
+      const run = await backend.once(key, { due }, async ({ done, doneQuery }) => {
         await session.begin(async (tx) => {
-          await tx`INSERT INTO effects VALUES (${key})`;
-          await tx.savepoint((sp) => done(sp));
+          await tx.savepoint((sp) => sp`INSERT INTO effects VALUES (${key})`);
+          if (due === 1) await done(tx);
+          else await tx.savepoint((sp) => done(sp));
+          const { text, values } = doneQuery();
+          await tx.unsafe(text, values);
         });
       });
-      const { code, message } = await lockError(refused);
-      expect(code).toBe("InvalidArgument");
-      expect(message).toContain("outermost");
-      await backend.once(key, { due }, async ({ done }) => {
-        await session.begin((tx) => done(tx));
-      });
+      expect(run).toMatchObject({ ran: true });
     }
-    expect(await effects(key)).toBe(0);
+    expect(await effects(key)).toBe(2);
+  });
+
+  test("of a stale holder in a savepoint stops the transaction around it", async () => {
+    const key = newKey();
+    const stale = backend.once(key, { due: 1, onLost: () => undefined }, async ({ done }) => {
+      await overtake(key);
+      await sql.begin(async (tx) => {
+        await tx`INSERT INTO effects VALUES (${key})`;
+        await tx.savepoint((sp) => done(sp)).catch(() => undefined);
+      });
+    });
+    await lockError(stale);
+    expect([await effects(key), await mark(key)]).toEqual([0, undefined]);
   });
 
   test("refuses a stale holder, whose transaction is rolled back", async () => {

@@ -1,6 +1,6 @@
 //! Guards, and what is done once, in transactions of tokio-postgres.
 
-use syncguard::postgres::{check_failure, check_further};
+use syncguard::postgres::{STOP_TRANSACTION, check_failure};
 use syncguard::{Error, ErrorKind, LockCheck, LockGuard, OnceGuard};
 use tokio_postgres::Transaction;
 use tokio_postgres::error::SqlState;
@@ -9,8 +9,8 @@ use tokio_postgres::types::ToSql;
 /// Checks that the locks of `guard` are held, in a transaction of the application's own in the database of the locks, and keeps
 /// them from being taken over until it ends: what it commits was written by the holder.
 ///
-/// It takes one round trip. If one of the locks is gone, the transaction has failed and cannot be committed any more, and
-/// the guard is lost. A transaction of `deadpool-postgres` derefs to what this takes.
+/// It takes one round trip. If one of the locks is gone, the transaction has failed and cannot be committed any more, also if
+/// `transaction` is a savepoint in it, and the guard is lost. A transaction of `deadpool-postgres` derefs to what this takes.
 ///
 /// ```no_run
 /// # use syncguard::LockGuard;
@@ -27,8 +27,8 @@ use tokio_postgres::types::ToSql;
 ///
 /// # Errors
 /// `LockLost`; `ServiceUnavailable` if the snapshot of the transaction is older than the lock's last extension, so that it has to be
-/// run again; `InvalidArgument` if the transaction does not see the table of locks, if that has no unique index on `lock_id`, if
-/// it is a savepoint, or if the locks are not in PostgreSQL; `AuthFailed` for missing rights, and for row level security;
+/// run again; `InvalidArgument` if the transaction does not see the table of locks, if that has no unique index on `lock_id`,
+/// or if the locks are not in PostgreSQL; `AuthFailed` for missing rights, and for row level security;
 /// `Internal`, with the error of tokio-postgres as its source, if the statement has failed for another reason.
 pub async fn check(guard: &LockGuard, transaction: &Transaction<'_>) -> Result<(), Error> {
     run(guard, &guard.check_sql()?, transaction).await
@@ -65,16 +65,10 @@ async fn run(
         .iter()
         .map(|value| value as &(dyn ToSql + Sync));
     let values = values.collect::<Vec<_>>();
-    let checked = async {
-        let row = transaction.query_one(&check.text, &values).await?;
-        match check_further(row.try_get(0)?) {
-            Some(further) => transaction.query_one(further, &[]).await.map(drop),
-            None => Ok(()),
-        }
-    };
-    let Err(error) = checked.await else {
+    let Err(error) = transaction.query_one(&check.text, &values).await else {
         return Ok(());
     };
+    let _ = transaction.batch_execute(STOP_TRANSACTION).await;
     let said = error.as_db_error();
     let failure = said.and_then(|said| check_failure(said.code().code(), said.message()));
     let mut failure = failure

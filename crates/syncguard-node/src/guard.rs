@@ -45,10 +45,10 @@ impl NativeBackend {
     }
 }
 
-/// What else is to be run in the transaction after a guard that gave this answer, if anything.
+/// What is to be run in the transaction after a guard that failed, so that it cannot be committed.
 #[napi]
-pub fn check_further(answer: String) -> Option<String> {
-    postgres::check_further(&answer).map(str::to_owned)
+pub fn stop_transaction() -> &'static str {
+    postgres::STOP_TRANSACTION
 }
 
 /// What the error of such a statement says of the locks.

@@ -590,9 +590,6 @@ export interface TlsSettings {
 /** Reads it in the SQLSTATE and the message of the error; nothing if that is about something else. */
 export declare function checkFailure(state: string, message: string): CheckFailure | null;
 
-/** What else is to be run in the transaction after a guard that gave this answer, if anything. */
-export declare function checkFurther(answer: string): string | null;
-
 export declare function constants(): Constants;
 
 /**
@@ -654,3 +651,6 @@ export declare function redisServerTimeMs(seconds: number, microseconds: number)
 
 /** Whether anybody can still read what is written to stdout. Node.js finds out only when it writes. */
 export declare function stdoutHasReader(): boolean;
+
+/** What is to be run in the transaction after a guard that failed, so that it cannot be committed. */
+export declare function stopTransaction(): string;

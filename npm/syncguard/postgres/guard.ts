@@ -10,8 +10,8 @@ import { LockError, type LockErrorCode } from "../native/errors.js";
 import type { Store } from "../native/store.js";
 import { invalid } from "../options/validation.js";
 
-/** Runs a statement in a transaction, and gives the text in its only row. */
-type Run = (query: GuardQuery) => Promise<string | undefined>;
+/** Runs a statement in a transaction. */
+type Run = (query: GuardQuery) => Promise<void>;
 
 /** A pg client, as far as it tells whether it is in a transaction. */
 type Connected = {
@@ -32,16 +32,13 @@ export function guarding(store: Store): StoreMembersOf {
       return {
         run: async (tx: PostgresTransaction): Promise<void> => {
           const run = runIn(tx);
-          checkNotLost(lease);
           try {
+            checkNotLost(lease);
             const locks = lease.lockIds.length;
             if (known?.locks !== locks) known = { query: query(), locks };
-            const answer = await run(known.query);
-            // Nearly all answer this, and asking the addon takes longer than to know it here.
-            if (answer === "held" || answer === undefined) return;
-            const further = addon().checkFurther(answer);
-            if (further !== null) await run({ text: further, values: [] });
+            await run(known.query);
           } catch (error) {
+            await stop(run);
             throw await judged(error, lease, direct);
           }
         },
@@ -63,6 +60,12 @@ export function guarding(store: Store): StoreMembersOf {
     const done: PostgresDone = { done: storing.run, doneQuery: storing.query };
     return { ...guard, ...done };
   };
+}
+
+/** Sees to it that a transaction whose guard has failed is not committed, also if that was in a savepoint. */
+async function stop(run: Run): Promise<void> {
+  // It fails, as the transaction does with it. Where there is none any more, there is nothing to stop.
+  await run({ text: addon().stopTransaction(), values: [] }).catch(() => undefined);
 }
 
 /** The SQLSTATE with which a guard fails by itself. */
@@ -90,8 +93,9 @@ function runIn(tx: unknown): Run {
       unsafe: (text: string, values: string[], options: object) => PromiseLike<unknown>;
     };
     // Prepared, as statements of postgres.js are, unless its user has turned that off.
-    return async ({ text, values }) =>
-      answerOf(await target.unsafe(text, values, { prepare: true }));
+    return async ({ text, values }) => {
+      await target.unsafe(text, values, { prepare: true });
+    };
   }
   if (typeof totalCount === "number") {
     throw invalid(
@@ -119,20 +123,11 @@ function runOnClient(client: Connected): Run {
     state = heard;
   }
   return async ({ text, values }) => {
-    const result = await client.query(text, values);
+    await client.query(text, values);
     // Outside of a transaction the check was over with its statement.
     if (state?.status === "I")
       throw invalid("tx must be in a transaction: BEGIN has to come first");
-    return answerOf((result as { rows?: unknown } | undefined)?.rows);
   };
-}
-
-/** The first value of the first row, whatever its column is called. */
-function answerOf(rows: unknown): string | undefined {
-  const row = Array.isArray(rows) ? (rows as unknown[])[0] : undefined;
-  const values: unknown[] = typeof row === "object" && row !== null ? Object.values(row) : [];
-  const [answer] = values;
-  return typeof answer === "string" ? answer : undefined;
 }
 
 /** The error to throw for one of a client's, or of the checks here. */

@@ -75,7 +75,7 @@ pub use connection::shared::PostgresConnection;
 pub use error::Failure;
 pub use fault::{Fault, classify};
 pub use names::KEYS;
-pub use operations::{check_failure, check_further};
+pub use operations::{STOP_TRANSACTION, check_failure};
 pub use schema::schema_sql;
 pub use statement::{Param, Plan, Row, Statement, Transport};
 pub use tables::Tables;

@@ -18,7 +18,8 @@ tests![
     what_is_guarded_is_written_by_its_holder_in_every_isolation_level,
     without_the_unique_index_nothing_is_guarded,
     a_role_needs_few_rights_for_a_guard,
-    a_guard_in_a_savepoint_is_refused,
+    a_guard_counts_after_savepoints_and_in_them,
+    a_guard_that_fails_in_a_savepoint_stops_the_whole_transaction,
     an_old_snapshot_is_no_loss,
 ];
 
@@ -204,37 +205,51 @@ async fn a_role_needs_few_rights_for_a_guard() {
     guard.keep();
 }
 
-async fn a_guard_in_a_savepoint_is_refused() {
+async fn a_guard_counts_after_savepoints_and_in_them() {
     let (_, _, guard) = held(60_000).await;
     let mut client = server().client().await;
-    // Also after another one was refused: a session that has never had a guard elsewhere asks each time.
-    for has_written in [false, true, false] {
+    // As clients leave them that never release one.
+    let left =
+        "SAVEPOINT one; SELECT pg_current_xact_id(); CREATE TEMP TABLE one (); SAVEPOINT two";
+    for _ in 0..2 {
         let mut transaction = client.transaction().await.unwrap();
-        if has_written {
-            transaction
-                .execute("SELECT pg_current_xact_id()", &[])
-                .await
-                .unwrap();
-        }
+        transaction.batch_execute(left).await.unwrap();
+        check(&guard, &transaction).await.unwrap();
         let savepoint = transaction.transaction().await.unwrap();
-        let error = check(&guard, &savepoint).await.unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::InvalidArgument);
-        assert!(error.message().contains("outermost"), "{error}");
-        savepoint.rollback().await.unwrap();
-        transaction.rollback().await.unwrap();
+        check(&guard, &savepoint).await.unwrap();
+        savepoint.commit().await.unwrap();
+        transaction.batch_execute("DROP TABLE one").await.unwrap();
+        transaction.commit().await.unwrap();
     }
-    // A savepoint that is over is none.
-    let mut transaction = client.transaction().await.unwrap();
-    let savepoint = transaction.transaction().await.unwrap();
-    savepoint
-        .execute("SELECT pg_current_xact_id()", &[])
-        .await
-        .unwrap();
-    savepoint.commit().await.unwrap();
-    check(&guard, &transaction).await.unwrap();
-    transaction.commit().await.unwrap();
     assert!(guard.lost().now_or_never().is_none());
     guard.keep();
+}
+
+async fn a_guard_that_fails_in_a_savepoint_stops_the_whole_transaction() {
+    let (_, tables, guard) = held(60_000).await;
+    let mut client = server().client().await;
+    client
+        .batch_execute("CREATE TEMP TABLE written (n int)")
+        .await
+        .unwrap();
+    // The session has had a guard that held.
+    commit_guarded(&mut client, &guard).await;
+    expire(&tables).await;
+    // Also where the loss is known.
+    for _ in 0..2 {
+        let mut transaction = client.transaction().await.unwrap();
+        let write = "INSERT INTO written VALUES (1)";
+        transaction.execute(write, &[]).await.unwrap();
+        let savepoint = transaction.transaction().await.unwrap();
+        let error = check(&guard, &savepoint).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::LockLost);
+        savepoint.rollback().await.unwrap_err();
+        transaction.execute(write, &[]).await.unwrap_err();
+        transaction.commit().await.unwrap();
+        let count = client.query_one("SELECT count(*) FROM written", &[]);
+        assert_eq!(count.await.unwrap().get::<_, i64>(0), 0);
+    }
+    assert_eq!(guard.lost().await.kind(), ErrorKind::LockLost);
 }
 
 /// The lock has been extended since the snapshot was taken, in which its time is over.

@@ -27,10 +27,6 @@ const MAY_BE_HIDDEN: &str = ", or row level security hides them from the role of
 const MAY_BE_OLDER: &str =
     ", or its snapshot is older than their last extension, so that it has to be run again";
 
-/// What the server says in a savepoint.
-const NESTED: &str =
-    "InvalidArgument: a guard belongs in the outermost transaction, and this is a savepoint";
-
 /// Whether the session knows that the index is there. The catalogue says so, for which it takes as long as all the rest. So
 /// a session asks it once, and then has the number of the index in a setting: an index keeps its number as long as it is what it is.
 const INDEX_IS_KNOWN: &str =
@@ -51,13 +47,12 @@ const LOST_OR: &str = "concat(
     CASE WHEN current_setting('transaction_isolation') NOT IN ('read committed', 'read uncommitted') THEN '{may_be_older}' END
   )";
 
-/// What a guard answers that is the first one of its session.
-const FIRST: &str = "held first";
-
-/// Fails in a savepoint that has locked or written something. Each has a number of its own, which its session has locked.
-const IS_OUTERMOST: &str = "SELECT CASE WHEN count(*) > 1 THEN concat('InvalidArgument: a guard belongs in the outermost \
-                            transaction, and this is a savepoint')::integer::text ELSE 'outermost' END AS guard \
-                            FROM pg_locks WHERE pid = pg_backend_pid() AND locktype = 'transactionid' AND mode = 'ExclusiveLock'";
+/// Run in a transaction after a [`LockCheck`] that failed in it, so that it cannot be committed whoever ignores that. In a savepoint the
+/// server has failed the savepoint alone, and nothing that a statement writes there outlasts it. So this puts a transaction that has
+/// failed in the place of the whole one, without its savepoints. It is several statements, and for the simple protocol. It always
+/// fails, and outside of a transaction does no more.
+pub const STOP_TRANSACTION: &str =
+    "ROLLBACK AND CHAIN; SELECT concat('LockLost: the transaction cannot be committed')::integer";
 
 /// When the lock ends, if it is there.
 const END: &str = "SELECT expires_at_ms FROM {locks} WHERE lock_id = $1::text FOR KEY SHARE";
@@ -98,9 +93,7 @@ impl Checks {
                 .replace("{found_index}", FOUND_INDEX)
                 .replace("{keep_later}", KEEP_LATER)
                 .replace("{lost_or}", LOST_OR)
-                .replace("{first}", FIRST)
                 .replace("{no_index}", NO_INDEX)
-                .replace("{nested}", NESTED)
                 .replace("{lost}", LOST)
                 .replace("{may_be_hidden}", MAY_BE_HIDDEN)
                 .replace("{may_be_older}", MAY_BE_OLDER)
@@ -148,13 +141,6 @@ fn statement(file: &str) -> &str {
     file[start..].trim_end()
 }
 
-/// What else is to be run in a transaction after a [`LockCheck`] that gave `answer`, if anything: a statement that fails in a
-/// savepoint, whose end would take the guard with it. It is asked in each session once. A transaction that is refused takes
-/// that back, so one that always has its guard in a savepoint is always refused.
-pub fn check_further(answer: &str) -> Option<&'static str> {
-    (answer == FIRST).then_some(IS_OUTERMOST)
-}
-
 /// What an error of the server says of the locks of a [`LockCheck`], by its SQLSTATE and its message: `LockLost`;
 /// `ServiceUnavailable` if the transaction has to be run again to know; or `InvalidArgument` or `AuthFailed` where nothing can be
 /// guarded. `None` for any other error.
@@ -174,12 +160,6 @@ pub fn check_failure(state: &str, message: &str) -> Option<Error> {
         _ => {}
     }
     // It stands among the server's own words, in whatever language.
-    if message.contains(NESTED) {
-        return Some(Error::invalid(
-            "tx is a savepoint: a guard belongs in the outermost transaction, because a failure in a savepoint does not stop what is \
-             around it",
-        ));
-    }
     if message.contains(MAY_BE_HIDDEN) {
         let text = "row level security may hide the lock from the role of the transaction, or the lock was lost: give the role a policy \
                     for all rows (docs/postgres.md, \"Row level security\")";
@@ -237,12 +217,6 @@ mod tests {
     }
 
     #[test]
-    fn only_the_first_guard_of_a_session_asks_further() {
-        assert!(check_further(FIRST).is_some_and(|sql| sql.contains(NESTED)));
-        assert_eq!(check_further("held"), None);
-    }
-
-    #[test]
     fn the_servers_error_is_understood_in_any_language() {
         for (words, kind) in [
             (
@@ -253,7 +227,6 @@ mod tests {
                 format!("{LOST}{MAY_BE_OLDER}"),
                 ErrorKind::ServiceUnavailable,
             ),
-            (NESTED.to_owned(), ErrorKind::InvalidArgument),
         ] {
             assert_eq!(check_failure("22P02", &words).unwrap().kind(), kind);
         }

@@ -7,9 +7,8 @@
 SELECT CASE
   WHEN ({first_end}) > floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint - {tolerance} THEN
     CASE
-      WHEN {index_is_known} THEN 'held'
-      WHEN {found_index} IS NULL THEN concat('{no_index}')::integer::text
-      ELSE '{first}'
+      WHEN ({index_is_known}) IS NOT TRUE AND {found_index} IS NULL THEN concat('{no_index}')::integer::text
+      ELSE 'held'
     END
   ELSE {lost_or}::integer::text
 END AS guard

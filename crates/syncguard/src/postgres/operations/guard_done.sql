@@ -1,8 +1,7 @@
 -- $1 lock id   $2 storage key   $3 fence key   $4 user key   $5 due
 --
 -- As guard.sql, for one lock, and stores that something is done under it: with the user's transaction, or not at all. An
--- acquisition locks the row of the counter before that of the lock, so this does, too. In a savepoint, the row is written under the
--- number of the savepoint.
+-- acquisition locks the row of the counter before that of the lock, so this does, too.
 WITH
 turn AS MATERIALIZED (
   SELECT fence FROM {fences} WHERE fence_key = $3::text FOR UPDATE
@@ -20,7 +19,6 @@ stored AS (
   INSERT INTO {fences} AS last (fence_key, fence, key_debug, done_due, done_at_ms, done_lock_id)
   SELECT $3::text, 0, $4::text, $5::text, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint, $1::text FROM held
   {keep_later}
-  RETURNING xmin::text AS written_by
 )
 SELECT
   CASE
@@ -28,8 +26,6 @@ SELECT
       THEN concat('{no_index}')::integer::text
     WHEN count(*) = 0
       THEN {lost_or}::integer::text
-    WHEN (SELECT written_by FROM stored) <> (txid_current() & 4294967295)::text
-      THEN concat('{nested}')::integer::text
     ELSE 'done'
   END AS guard
 FROM held

@@ -19,7 +19,7 @@ pub use acquire::{Acquire, Attempted, outcome as acquire_outcome};
 pub use acquire_all::{AcquireAll, Claimed, outcome as acquire_all_outcome};
 pub use extend::{Extend, LockSets, outcome as extend_outcome};
 pub use force_release::{ForceRelease, outcome as force_release_outcome};
-pub use guard::{check_failure, check_further};
+pub use guard::{STOP_TRANSACTION, check_failure};
 pub use is_locked::{IsLocked, outcome as is_locked_outcome};
 pub use lookup::{Lookup, outcome as lookup_outcome};
 pub use release::{Release, outcome as release_outcome, outcomes as release_outcomes};
