@@ -1,19 +1,21 @@
-//! What is read from files when it is first needed.
+//! What is read from files when it is needed.
 
-use std::time::Duration;
+use std::fs::{self, Metadata};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
 
 use tokio::sync::{Mutex, OnceCell};
 use tokio::task::{JoinHandle, spawn_blocking};
 use tokio::time::timeout;
 
+use crate::mutex::lock;
 use crate::text::error::{Error, ErrorKind};
 
-/// A value that is read once, on a thread of its own: a file system may not answer for as long as it likes. After a
-/// failure, whoever needs it next tries again.
+/// A value that is read once. After a failure, whoever needs it next tries again.
 pub(crate) struct Loaded<T> {
     value: OnceCell<T>,
-    /// A reading that is under way. It outlives those who wait for it, so that there are never two.
-    reading: Mutex<Option<JoinHandle<Result<T, Error>>>>,
+    reading: Reading<T>,
 }
 
 impl<T: Send + 'static> Loaded<T> {
@@ -21,7 +23,7 @@ impl<T: Send + 'static> Loaded<T> {
     pub(crate) fn new() -> Self {
         Self {
             value: OnceCell::new(),
-            reading: Mutex::new(None),
+            reading: Reading::default(),
         }
     }
 
@@ -29,7 +31,7 @@ impl<T: Send + 'static> Loaded<T> {
     pub(crate) fn ready(value: T) -> Self {
         Self {
             value: OnceCell::new_with(Some(value)),
-            reading: Mutex::new(None),
+            reading: Reading::default(),
         }
     }
 
@@ -41,23 +43,104 @@ impl<T: Send + 'static> Loaded<T> {
         limit: Duration,
         read: impl FnOnce() -> Result<T, Error> + Send + 'static,
     ) -> Result<&T, Error> {
-        let reading = async {
-            let mut reading = self.reading.lock().await;
-            let answer = reading.get_or_insert_with(|| spawn_blocking(read)).await;
-            *reading = None;
-            let broken = |error| {
-                let what = format!("{what} could not be read");
-                Error::new(ErrorKind::Internal, what).with_source(error)
-            };
-            answer.map_err(broken)?
-        };
-        let value = self.value.get_or_try_init(|| reading);
-        timeout(limit, value).await.unwrap_or_else(|_| {
-            let limit_ms = limit.as_millis();
-            let what = format!("{what} could not be read within {limit_ms} ms");
-            Err(Error::new(ErrorKind::NetworkTimeout, what))
-        })
+        let value = self.value.get_or_try_init(|| self.reading.join(what, read));
+        timeout(limit, value)
+            .await
+            .unwrap_or_else(|_| Err(too_late(what, limit)))
     }
+}
+
+/// A value that is read from files, and anew when one of them has changed: whoever renews a certificate expects that the next
+/// connection uses it. A new reading that fails, or takes long, changes nothing: files that belong together are replaced one after
+/// the other.
+pub(crate) struct Reloaded<T> {
+    files: Vec<PathBuf>,
+    /// The last value, and what its files were like just before they were read.
+    last: Arc<std::sync::Mutex<Option<(Vec<Stamp>, T)>>>,
+    reading: Reading<T>,
+}
+
+/// When a file was written, and its size. `None` for what is not there, and for what is no regular file: a pipe gives what is in it
+/// once.
+type Stamp = Option<(SystemTime, u64)>;
+
+fn stamp(file: &Path) -> Stamp {
+    let found = fs::metadata(file).ok().filter(Metadata::is_file)?;
+    Some((found.modified().ok()?, found.len()))
+}
+
+impl<T: Clone + Send + 'static> Reloaded<T> {
+    /// One that is still to be read, from these files.
+    pub(crate) fn of(files: Vec<PathBuf>) -> Self {
+        Self {
+            files,
+            last: Arc::default(),
+            reading: Reading::default(),
+        }
+    }
+
+    /// The value, which `read` gives if the files are not what they were. As [`Loaded::get`].
+    pub(crate) async fn get(
+        &self,
+        what: &str,
+        limit: Duration,
+        read: impl FnOnce() -> Result<T, Error> + Send + 'static,
+    ) -> Result<T, Error> {
+        let earlier = lock(&self.last).clone().map(|(_, value)| value);
+        if let (Some(value), true) = (&earlier, self.files.is_empty()) {
+            return Ok(value.clone());
+        }
+        // Where there is a value, connecting must not take all of its time for this.
+        let limit = if earlier.is_some() { limit / 4 } else { limit };
+        let (files, last) = (self.files.clone(), Arc::clone(&self.last));
+        let look = move || {
+            let stamps: Vec<_> = files.iter().map(|file| stamp(file)).collect();
+            let known = lock(&last).clone();
+            if let Some((_, value)) = known.filter(|(before, _)| *before == stamps) {
+                return Ok(value);
+            }
+            let value = read()?;
+            *lock(&last) = Some((stamps, value.clone()));
+            Ok(value)
+        };
+        let value = timeout(limit, self.reading.join(what, look)).await;
+        let value = value.unwrap_or_else(|_| Err(too_late(what, limit)));
+        value.or_else(|error| earlier.ok_or(error))
+    }
+}
+
+/// A reading on a thread of its own: a file system may not answer for as long as it likes. It outlives those who wait for it, so
+/// that there are never two.
+struct Reading<T>(Mutex<Option<JoinHandle<Result<T, Error>>>>);
+
+impl<T> Default for Reading<T> {
+    fn default() -> Self {
+        Self(Mutex::new(None))
+    }
+}
+
+impl<T: Send + 'static> Reading<T> {
+    /// What the reading gives that is under way, or this one.
+    async fn join(
+        &self,
+        what: &str,
+        read: impl FnOnce() -> Result<T, Error> + Send + 'static,
+    ) -> Result<T, Error> {
+        let mut reading = self.0.lock().await;
+        let answer = reading.get_or_insert_with(|| spawn_blocking(read)).await;
+        *reading = None;
+        let broken = |error| {
+            let what = format!("{what} could not be read");
+            Error::new(ErrorKind::Internal, what).with_source(error)
+        };
+        answer.map_err(broken)?
+    }
+}
+
+fn too_late(what: &str, limit: Duration) -> Error {
+    let limit_ms = limit.as_millis();
+    let what = format!("{what} could not be read within {limit_ms} ms");
+    Error::new(ErrorKind::NetworkTimeout, what)
 }
 
 #[cfg(test)]
@@ -101,5 +184,37 @@ mod tests {
         assert_eq!(failed.await.unwrap_err().message(), "no");
         assert_eq!(*loaded.get("the file", LATE, || Ok(1)).await.unwrap(), 1);
         assert_eq!(*loaded.get("the file", LATE, || Ok(2)).await.unwrap(), 1);
+    }
+
+    #[tokio::test]
+    async fn files_are_read_anew_when_they_have_changed() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("cert.pem");
+        let count = Arc::new(AtomicUsize::new(0));
+        let text = Reloaded::of(vec![file.clone()]);
+        let get = async || {
+            let (file, count) = (file.clone(), Arc::clone(&count));
+            let read = move || {
+                count.fetch_add(1, SeqCst);
+                fs::read_to_string(file).map_err(|_| Error::invalid("unreadable"))
+            };
+            text.get("the file", LATE, read).await
+        };
+        assert_eq!(get().await.unwrap_err().message(), "unreadable");
+        for (written, readings) in [("one", 2), ("other", 3)] {
+            fs::write(&file, written).unwrap();
+            for _ in 0..2 {
+                assert_eq!(get().await.unwrap(), written);
+            }
+            assert_eq!(count.load(SeqCst), readings);
+        }
+        // The same size, at another time.
+        fs::write(&file, "again").unwrap();
+        let later = SystemTime::now() + Duration::from_secs(9);
+        let opened = fs::File::options().append(true).open(&file).unwrap();
+        opened.set_modified(later).unwrap();
+        assert_eq!(get().await.unwrap(), "again");
+        fs::remove_file(&file).unwrap();
+        assert_eq!(get().await.unwrap(), "again");
     }
 }

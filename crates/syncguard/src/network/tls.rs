@@ -10,6 +10,8 @@ use rustls::crypto::aws_lc_rs;
 use rustls::pki_types::pem::{Error as PemError, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{AlertDescription, ClientConfig};
+use x509_cert::der::Decode as _;
+use x509_cert::{Certificate, Version};
 
 pub(crate) use self::trusted::Trusted;
 use self::verifier::Verifier;
@@ -156,15 +158,32 @@ pub(crate) fn client_config(
     let Some((certificate, key)) = identity else {
         return Ok(builder.with_no_client_auth());
     };
+    let chain = certificate.certificates()?;
+    let is_old = chain.first().is_some_and(is_of_version_1);
     builder
-        .with_client_auth_cert(certificate.certificates()?, key.private_key()?)
+        .with_client_auth_cert(chain, key.private_key()?)
         .map_err(|error| {
-            let what = format!(
-                "{} and {} do not belong together",
-                certificate.field, key.field
-            );
+            let (certificate, key) = (certificate.field, key.field);
+            let what = match error {
+                rustls::Error::InvalidCertificate(_) if is_old => {
+                    format!("{certificate} is an X.509 certificate of version 1, and version 3 is needed")
+                }
+                rustls::Error::InvalidCertificate(_) => {
+                    format!("{certificate} holds a certificate that cannot be used")
+                }
+                rustls::Error::InconsistentKeys(_) => {
+                    format!("{certificate} and {key} do not belong together")
+                }
+                _ => format!("{key} holds a private key that cannot be used"),
+            };
             Error::invalid(what).with_source(error)
         })
+}
+
+/// Whether the certificate is of the version before extensions, which `openssl x509 -req` makes if it is given none.
+fn is_of_version_1(certificate: &CertificateDer<'static>) -> bool {
+    let read = Certificate::from_der(certificate);
+    read.is_ok_and(|certificate| certificate.tbs_certificate.version == Version::V1)
 }
 
 /// Whether one side has refused the other's certificate, or its lack: nothing that passes by itself.
@@ -189,6 +208,10 @@ pub(crate) fn is_refusal(error: &rustls::Error) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use base64::Engine as _;
+    use base64::engine::general_purpose::STANDARD;
+    use x509_cert::der::Encode as _;
+
     use super::*;
 
     fn authority() -> String {
@@ -234,6 +257,35 @@ mod tests {
                 .unwrap_err()
                 .message()
                 .starts_with("ca ")
+        );
+    }
+
+    fn refusal_of_identity(certificate: &str, key: &str) -> String {
+        let identity = [("sslcert", certificate), ("sslkey", key)].map(|(field, text)| GivenPem {
+            field,
+            pem: PemInput::Text(text.as_bytes()),
+        });
+        let [certificate, key] = identity;
+        let config = client_config(Check::Nothing, Trusted::nobody(), Some((certificate, key)));
+        config.unwrap_err().message().to_owned()
+    }
+
+    #[test]
+    fn a_client_certificate_that_cannot_be_used_is_called_what_it_is() {
+        let [key, other] = [(); 2].map(|()| rcgen::KeyPair::generate().unwrap());
+        let params = rcgen::CertificateParams::new(Vec::new()).unwrap();
+        let made = params.self_signed(&key).unwrap();
+        let message = refusal_of_identity(&made.pem(), &other.serialize_pem());
+        assert!(message.contains("sslcert and sslkey do not belong together"));
+        let mut old = Certificate::from_der(made.der()).unwrap();
+        old.tbs_certificate.version = Version::V1;
+        old.tbs_certificate.extensions = None;
+        let old = STANDARD.encode(old.to_der().unwrap());
+        let old = format!("-----BEGIN CERTIFICATE-----\n{old}\n-----END CERTIFICATE-----\n");
+        let message = refusal_of_identity(&old, &key.serialize_pem());
+        assert!(
+            message.starts_with("sslcert is an X.509 certificate of version 1"),
+            "{message}"
         );
     }
 }

@@ -1,7 +1,7 @@
 //! Where the server is and how to log in.
 
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -224,6 +224,17 @@ pub struct Tls {
     pub server_name: Option<String>,
     /// Whether authentication must be bound to the encrypted channel.
     pub channel_binding: ChannelBinding,
+}
+
+impl Tls {
+    /// The files that certificates and keys are read from.
+    pub(super) fn files(&self) -> impl Iterator<Item = &Path> {
+        let given = [&self.root, &self.certificate, &self.key].into_iter();
+        given.flatten().filter_map(|pem| match pem {
+            Pem::File(path) => Some(path.as_path()),
+            Pem::Text(_) => None,
+        })
+    }
 }
 
 /// Whether SCRAM authentication is bound to the encrypted channel, so that somebody in between cannot relay it.

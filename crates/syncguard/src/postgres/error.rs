@@ -9,6 +9,7 @@ use tokio_postgres::error::{Severity, SqlState};
 use super::config::Host;
 use super::connection::arrivals::SessionEnd;
 use super::fault::{Fault, classify};
+use crate::network::tls::is_refusal;
 use crate::text::error::Error;
 
 /// The error of a transport: an [`Error`] for the caller, and what the backend needs to decide how to go on.
@@ -266,12 +267,8 @@ fn fault_of_connecting(error: &tokio_postgres::Error, end: Option<SessionEnd>) -
     let text = error.source().map(ToString::to_string).unwrap_or_default();
     match (end, find_io(error)) {
         (Some(SessionEnd::Oversized), _) => Fault::Oversized,
-        (_, Some(io))
-            if io
-                .get_ref()
-                .is_some_and(|inner| inner.is::<rustls::Error>()) =>
-        {
-            Fault::Tls
+        (_, Some(io)) if let Some(tls) = io.get_ref().and_then(|inner| inner.downcast_ref()) => {
+            fault_of_tls(tls)
         }
         (_, Some(io)) if io.kind() == io::ErrorKind::UnexpectedEof => Fault::Closed,
         (_, Some(io)) if io.kind() == io::ErrorKind::InvalidInput => Fault::Foreign,
@@ -284,6 +281,15 @@ fn fault_of_connecting(error: &tokio_postgres::Error, end: Option<SessionEnd>) -
         _ if text == "server does not support TLS" => Fault::NoTls,
         _ if error.to_string().contains("unexpected message") => Fault::Foreign,
         _ => Fault::Session,
+    }
+}
+
+/// Whose certificate it is about.
+fn fault_of_tls(error: &rustls::Error) -> Fault<'static> {
+    match error {
+        rustls::Error::AlertReceived(_) if is_refusal(error) => Fault::TlsRefused,
+        _ if is_refusal(error) => Fault::Tls,
+        _ => Fault::TlsFailed,
     }
 }
 

@@ -18,8 +18,12 @@ pub enum Fault<'a> {
     Closed,
     /// No connection within the connect timeout.
     ConnectTimeout,
-    /// TLS failed: a certificate is not trusted, or the two sides share no version or cipher.
+    /// The server's certificate is not trusted.
     Tls,
+    /// The server does not trust the client's certificate, or asks for one.
+    TlsRefused,
+    /// TLS failed for another reason, as two sides that share no version or cipher.
+    TlsFailed,
     /// The host name cannot be resolved.
     UnknownHost,
     /// The server asks for a password, and there is none.
@@ -74,6 +78,11 @@ pub fn classify(fault: Fault<'_>) -> (ErrorKind, &'static str) {
             AuthFailed,
             "TLS failed: the server's certificate is not trusted or does not fit its name",
         ),
+        Fault::TlsRefused => (
+            AuthFailed,
+            "TLS failed: the server refuses the client's certificate, or asks for one; see sslcert and sslkey",
+        ),
+        Fault::TlsFailed => (AuthFailed, "TLS failed"),
         Fault::UnknownHost => (ServiceUnavailable, "the host's name cannot be resolved"),
         Fault::NoPassword => (
             AuthFailed,
@@ -268,6 +277,8 @@ mod tests {
             (Fault::ConnectTimeout, NetworkTimeout, "in time"),
             (Fault::Tls, AuthFailed, "certificate"),
             (Fault::Session, AuthFailed, "settings"),
+            (Fault::TlsRefused, AuthFailed, "client's certificate"),
+            (Fault::TlsFailed, AuthFailed, "TLS"),
             (Fault::UnknownHost, ServiceUnavailable, "name"),
             (Fault::NoPassword, AuthFailed, "none is given"),
             (Fault::NoTls, AuthFailed, "does not speak TLS"),

@@ -30,6 +30,7 @@ tests![
     a_login_can_be_asked_for_each_time,
     tls_modes_mean_what_they_say,
     a_client_certificate_opens_the_door,
+    certificates_are_read_for_each_connection,
     wrong_credentials_are_refused_and_not_shown,
     what_is_not_there_is_said,
     too_many_connections_are_said,
@@ -207,6 +208,56 @@ async fn a_client_certificate_opens_the_door() {
     let key = std::fs::read_to_string(&certificates.client_key).unwrap();
     config.tls.key = Some(Pem::Text(key));
     enters(config).await.unwrap();
+}
+
+/// The server gets other certificates, and the client's files are renewed with them.
+async fn certificates_are_read_for_each_connection() {
+    let server = PostgresServer::start();
+    let folder = tempfile::tempdir().unwrap();
+    let [ca, cert, private] =
+        ["ca.pem", "cert.pem", "key.pem"].map(|name| folder.path().join(name));
+    let renew = |certificates: &Certificates| {
+        server.stop();
+        server.present(certificates);
+        server.trust(certificates);
+        server.run();
+        std::fs::write(&cert, &certificates.client_cert).unwrap();
+        std::fs::write(&private, &certificates.client_key).unwrap();
+        std::fs::write(&ca, &certificates.ca).unwrap();
+    };
+    let made = || Certificates::signed_by("an authority", &["127.0.0.1"], USER);
+    renew(&made());
+    let mut config = server.tls();
+    config.tls.root = Some(Pem::File(ca.clone()));
+    config.tls.certificate = Some(Pem::File(cert.clone()));
+    config.tls.key = Some(Pem::File(private.clone()));
+    let tables = own_tables();
+    let backend = PostgresBackend::new(config, options(&tables)).unwrap();
+    backend.setup_schema().await.unwrap();
+    acquire(&backend, "k").await;
+    // Another authority has signed all of it.
+    renew(&made());
+    eventually("a session with the renewed certificates", async || {
+        backend
+            .is_locked(&key("k"))
+            .await
+            .is_ok_and(|is_locked| is_locked)
+    })
+    .await;
+    // The server does not trust what the client presents, and that is said.
+    let stranger = Certificates::signed_by("another authority", &[], USER);
+    std::fs::write(&cert, &stranger.client_cert).unwrap();
+    std::fs::write(&private, &stranger.client_key).unwrap();
+    server.stop();
+    server.run();
+    eventually("the refusal of the client's certificate", async || {
+        let error = backend.is_locked(&key("k")).await.err();
+        error.is_some_and(|error| {
+            error.kind() == ErrorKind::AuthFailed
+                && error.message().contains("the client's certificate")
+        })
+    })
+    .await;
 }
 
 async fn wrong_credentials_are_refused_and_not_shown() {

@@ -166,6 +166,11 @@ impl PostgresServer {
         private_file(&folder.join("server.key"), &certificates.server_key);
     }
 
+    /// Lets it trust that authority, from its next start on.
+    pub(crate) fn trust(&self, certificates: &Certificates) {
+        private_file(&self.folder.path().join("ca.pem"), &certificates.ca);
+    }
+
     /// Ends the server at once, as a crash would, and waits until it is gone.
     pub(crate) fn stop(&self) {
         if let Some(mut process) = self.process.lock().unwrap().take() {

@@ -1,5 +1,6 @@
 //! Opens sessions on a server that accepts writes.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -18,7 +19,7 @@ use super::session::{self, Session, Silences};
 use super::stream::SessionStream;
 use super::tls;
 use crate::network::dial::Refusal;
-use crate::network::loaded::Loaded;
+use crate::network::loaded::Reloaded;
 use crate::postgres::config::{
     ChannelBinding, DEFAULT_PORT, Host, PostgresConfig, SessionAttrs, SslMode,
 };
@@ -87,7 +88,7 @@ pub(in crate::postgres) struct Connector {
     pub(super) is_failing: AtomicBool,
     /// What sessions can be started with: a [`Start`].
     start: AtomicU8,
-    tls: Loaded<tls::TlsUpgrade>,
+    tls: Reloaded<tls::TlsUpgrade>,
 }
 
 impl Connector {
@@ -104,6 +105,7 @@ impl Connector {
         }
         let is_one_of_several = config.hosts.len() > 1 && needs_writes(&config);
         let primaries = is_one_of_several.then(|| Primaries::of(&config.hosts));
+        let tls = Reloaded::of(config.tls.files().map(Path::to_owned).collect());
         Ok(Self {
             config,
             operation_timeout,
@@ -112,7 +114,7 @@ impl Connector {
             first: AtomicUsize::new(0),
             is_failing: AtomicBool::new(false),
             start: AtomicU8::new(Start::Own as u8),
-            tls: Loaded::new(),
+            tls,
         })
     }
 
@@ -185,7 +187,7 @@ impl Connector {
         let settings = self.config.tls.clone();
         let read = move || tls::TlsUpgrade::new(&settings);
         let connector = self.tls.get("the certificates for TLS", limit, read);
-        let mut connector = connector.await.cloned().map_err(Failure::other)?;
+        let mut connector = connector.await.map_err(Failure::other)?;
         // Unix sockets are not encrypted, and a folder is not a name that a certificate could have.
         let name = if host.is_unix_socket() {
             "localhost"
