@@ -23,13 +23,16 @@ export function runOnClient(client: PostgresClient): Run {
   };
 }
 
-/** The code and severity of a server's error, which show whether the statement may be committed. Rethrows other errors. */
-function serversWord(error: unknown): { code: string; severity: string } {
-  const { code, severity, severity_local } = (error ?? {}) as Record<string, unknown>;
+/**
+ * The code and severity of a server's error, which show whether the statement may be committed, and its words. Rethrows other
+ * errors.
+ */
+function serversWord(error: unknown): { code: string; severity: string; message: string } {
+  const { code, severity, severity_local, message } = (error ?? {}) as Record<string, unknown>;
   // pg gives the severity only in the server's language, and so does postgres.js for errors of a pooler.
   const word = severity ?? severity_local;
   if (typeof code !== "string" || typeof word !== "string") throw error;
-  return { code, severity: word };
+  return { code, severity: word, message: typeof message === "string" ? message : "" };
 }
 
 function runWith(client: PostgresClient): Run {

@@ -25,12 +25,12 @@ impl PostgresClient {
     }
 
     /// The client's answer. JavaScript also answers, and does not reject, where the server reported an error:
-    /// with its code and severity.
+    /// with its code, severity and words.
     async fn ask(&self, request: &Value) -> Result<Value, Failure> {
         let answer = self.0.ask(request).await.map_err(failure)?;
         let word = |name| answer.get(name).and_then(Value::as_str);
         match (word("code"), word("severity")) {
-            (Some(code), severity @ Some(_)) => Err(failure_of(code, severity)),
+            (Some(code), severity @ Some(_)) => Err(failure_of(code, severity, word("message"))),
             _ => Ok(answer),
         }
     }
@@ -81,12 +81,12 @@ fn row(value: Value) -> Result<Option<Row>, Failure> {
 }
 
 fn failure(rejection: Rejection) -> Failure {
-    failure_of(rejection.code.as_deref().unwrap_or_default(), None)
+    failure_of(rejection.code.as_deref().unwrap_or_default(), None, None)
 }
 
-fn failure_of(code: &str, severity: Option<&str>) -> Failure {
+fn failure_of(code: &str, severity: Option<&str>, words: Option<&str>) -> Failure {
     match fault_of(code) {
-        Some(Fault::State(state)) => Failure::reported(state, severity),
+        Some(Fault::State(state)) => Failure::reported(state, severity, words),
         Some(fault) => Failure::new(fault).with_unknown_outcome(),
         None => Failure::other(Error::new(
             ErrorKind::Internal,

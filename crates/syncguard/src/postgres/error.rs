@@ -8,7 +8,7 @@ use tokio_postgres::error::{Severity, SqlState};
 
 use super::config::Host;
 use super::connection::arrivals::SessionEnd;
-use super::fault::{Fault, classify};
+use super::fault::{Fault, classify, meant};
 use crate::network::tls::is_refusal;
 use crate::text::error::Error;
 
@@ -21,11 +21,11 @@ pub struct Failure {
 
 impl Failure {
     /// An error that the server, or a pooler in its place, reported to the caller's client: an SQLSTATE, and the
-    /// severity if the client gives it.
+    /// severity and the words if the client gives them.
     ///
     /// Where the severity is missing or a word in the server's language, the error counts as an `ERROR` if its
     /// state is one that only the server itself reports, and only within a transaction.
-    pub fn reported(state: &str, severity: Option<&str>) -> Self {
+    pub fn reported(state: &str, severity: Option<&str>, words: Option<&str>) -> Self {
         let is_error = match severity {
             Some("ERROR") => true,
             Some("FATAL" | "PANIC") => false,
@@ -37,7 +37,7 @@ impl Failure {
                     )
             }
         };
-        let failure = Self::new(Fault::State(state));
+        let failure = Self::said(state, words.unwrap_or_default());
         if proves_rollback(state, is_error) {
             failure
         } else {
@@ -57,6 +57,17 @@ impl Failure {
             None => Error::new(kind, message),
         };
         Self { error, state }
+    }
+
+    /// An error that was reported with these words.
+    fn said(state: &str, words: &str) -> Self {
+        let failure = Self::new(Fault::State(meant(state, words)));
+        if words.is_empty() || !WORDED.contains(&class(state)) {
+            return failure;
+        }
+        let (kind, message) = classify(Fault::State(meant(state, words)));
+        let error = Error::new(kind, format!("{message} (SQLSTATE {state}: {words})"));
+        Self { error, ..failure }
     }
 
     /// The same failure, for a statement that was sent and may have been committed.
@@ -152,7 +163,7 @@ impl Failure {
     /// Whether a session that was being set up may have been refused because of the settings that it was to start with:
     /// poolers give various states for that, so it is whatever is not about connections, rights or the server's state.
     pub(super) fn may_be_about_settings(&self) -> bool {
-        let others = ["08", "25", "28", "3D", "53", "57", "58"];
+        let others = ["08", "25", "28", "3D", "53", "55", "57", "58"];
         self.state() == Some(&SqlState::PROTOCOL_VIOLATION)
             || self.class().is_some_and(|class| !others.contains(&class))
     }
@@ -188,7 +199,7 @@ struct ServerMessage(String);
 fn reported(error: &tokio_postgres::Error) -> Option<(Failure, Option<Severity>)> {
     error.as_db_error().map(|db| {
         let state = db.code().code();
-        let failure = Failure::new(Fault::State(state));
+        let failure = Failure::said(state, db.message());
         // The messages of these classes quote values, so their words are left out.
         let failure = match class(state) {
             "22" | "23" => failure,
@@ -233,7 +244,7 @@ impl Failure {
 /// was ended, if that was from this side.
 pub(super) fn failure(error: &tokio_postgres::Error, end: Option<SessionEnd>) -> Failure {
     if let Some((failure, severity)) = reported(error) {
-        let state = failure.state().map_or("", SqlState::code);
+        let state = error.code().map_or("", SqlState::code);
         return if proves_rollback(state, severity == Some(Severity::Error)) {
             failure
         } else {
@@ -292,6 +303,10 @@ fn fault_of_tls(error: &rustls::Error) -> Fault<'static> {
         _ => Fault::TlsFailed,
     }
 }
+
+/// The classes of errors about connections, logins and the server itself. Their words quote no values of statements, and poolers say
+/// the rest in them.
+const WORDED: [&str; 8] = ["08", "28", "3D", "53", "55", "57", "58", "XX"];
 
 /// The class of an SQLSTATE: its first two characters.
 fn class(state: &str) -> &str {
@@ -356,7 +371,7 @@ mod tests {
             ("57014", None, true),
             ("P0001", None, true),
         ] {
-            let failure = Failure::reported(state, severity);
+            let failure = Failure::reported(state, severity, None);
             let found = failure.error().is_outcome_unknown();
             assert_eq!(found, unknown, "{state} {severity:?}");
             assert_eq!(failure.is_refusal(), !unknown);

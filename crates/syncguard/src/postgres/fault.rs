@@ -118,6 +118,56 @@ pub fn classify(fault: Fault<'_>) -> (ErrorKind, &'static str) {
     }
 }
 
+/// The SQLSTATE of what is meant. Poolers give one that says nothing, and words that say it: PgBouncer, Supabase's and Neon's.
+pub(super) fn meant<'a>(state: &'a str, words: &str) -> &'a str {
+    const MEANT: [(&[&str], &SqlState); 11] = [
+        (&["max client"], &SqlState::TOO_MANY_CONNECTIONS),
+        (
+            &["no more connections allowed"],
+            &SqlState::TOO_MANY_CONNECTIONS,
+        ),
+        (
+            &["failed to acquire permit"],
+            &SqlState::TOO_MANY_CONNECTIONS,
+        ),
+        (&["compute node"], &SqlState::CANNOT_CONNECT_NOW),
+        (
+            &["tenant", "not found"],
+            &SqlState::INVALID_AUTHORIZATION_SPECIFICATION,
+        ),
+        (
+            &["endpoint"],
+            &SqlState::INVALID_AUTHORIZATION_SPECIFICATION,
+        ),
+        (
+            &["no such user"],
+            &SqlState::INVALID_AUTHORIZATION_SPECIFICATION,
+        ),
+        (
+            &["authentication failed"],
+            &SqlState::INVALID_AUTHORIZATION_SPECIFICATION,
+        ),
+        (
+            &["auth failed"],
+            &SqlState::INVALID_AUTHORIZATION_SPECIFICATION,
+        ),
+        (&["no such database"], &SqlState::UNDEFINED_DATABASE),
+        (
+            &["database \"", "does not exist"],
+            &SqlState::UNDEFINED_DATABASE,
+        ),
+    ];
+    if !state.starts_with("08") && state != SqlState::INTERNAL_ERROR.code() {
+        return state;
+    }
+    let words = words.to_lowercase();
+    let says = |(parts, _): &&(&[&str], &SqlState)| parts.iter().all(|part| words.contains(part));
+    MEANT
+        .iter()
+        .find(says)
+        .map_or(state, |(_, meant)| meant.code())
+}
+
 #[expect(clippy::too_many_lines, reason = "a table: one arm per state")]
 fn classify_state(state: &str) -> (ErrorKind, &'static str) {
     use ErrorKind::*;
@@ -160,6 +210,10 @@ fn classify_state(state: &str) -> (ErrorKind, &'static str) {
         SqlState::CONFIGURATION_LIMIT_EXCEEDED => {
             (ServiceUnavailable, "a limit of the server is reached")
         }
+        SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE => (
+            InvalidArgument,
+            "the database, or what is in it, does not accept this",
+        ),
         SqlState::LOCK_NOT_AVAILABLE => (
             NetworkTimeout,
             "another session holds the lock's row for longer than lock_timeout",
@@ -239,6 +293,7 @@ mod tests {
             (Fault::State("53300"), ServiceUnavailable, "max_connections"),
             (Fault::State("53100"), ServiceUnavailable, "resources"),
             (Fault::State("54000"), InvalidArgument, "too large"),
+            (Fault::State("55000"), InvalidArgument, "not accept"),
             (Fault::State("55P03"), NetworkTimeout, "lock_timeout"),
             (Fault::State("57014"), NetworkTimeout, "statement_timeout"),
             (Fault::State("57P01"), ServiceUnavailable, "shutting down"),

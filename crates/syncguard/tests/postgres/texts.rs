@@ -7,7 +7,11 @@ use crate::stage::{enters, server};
 use crate::support::postgres_server::PgBouncer;
 use crate::support::suite::tests;
 
-tests![each_reason_has_its_own_words];
+tests![
+    each_reason_has_its_own_words,
+    poolers_are_understood_by_their_words,
+    a_database_that_takes_no_connections_says_so,
+];
 
 /// Takes one connection after the other, reads what it says, answers with `reply`, and closes it.
 async fn stranger(reply: &'static [u8]) -> (u16, tokio::task::JoinHandle<()>) {
@@ -116,4 +120,82 @@ async fn each_reason_has_its_own_words() {
         assert!(message.contains(words), "{message}");
         assert!(message.contains(&place), "{message}");
     }
+}
+
+/// The error with which a pooler ends a session that begins.
+fn fatal(state: &str, words: &str) -> &'static [u8] {
+    let fields = format!("SFATAL\0VFATAL\0C{state}\0M{words}\0\0");
+    let length = u32::try_from(4 + fields.len()).unwrap();
+    let message = [b"E", &length.to_be_bytes()[..], fields.as_bytes()].concat();
+    message.leak()
+}
+
+async fn poolers_are_understood_by_their_words() {
+    use ErrorKind::{AuthFailed, Internal, InvalidArgument, ServiceUnavailable};
+    for (state, words, kind) in [
+        (
+            "XX000",
+            "Max client connections reached",
+            ServiceUnavailable,
+        ),
+        (
+            "XX000",
+            "MaxClientsInSessionMode: max clients reached - in Session mode max clients are limited to pool_size",
+            ServiceUnavailable,
+        ),
+        ("XX000", "Tenant or user not found", AuthFailed),
+        ("08P01", "no such database: nowhere", InvalidArgument),
+        ("08P01", "no such user: nobody", AuthFailed),
+        (
+            "08P01",
+            "no more connections allowed (max_client_conn)",
+            ServiceUnavailable,
+        ),
+        (
+            "XX000",
+            "Couldn't connect to compute node",
+            ServiceUnavailable,
+        ),
+        (
+            "XX000",
+            "The endpoint has been disabled. Enable it using Neon API and retry.",
+            AuthFailed,
+        ),
+        ("XX000", "something else", Internal),
+    ] {
+        let (port, _answering) = stranger(fatal(state, words)).await;
+        let config = PostgresConfig {
+            hosts: vec![Host {
+                name: "127.0.0.1".to_owned(),
+                port,
+            }],
+            // What poolers refuse in other words.
+            parameters: vec![("search_path".to_owned(), "public".to_owned())],
+            ..server().tcp()
+        };
+        let (found, message) = refusal(config).await;
+        let said = format!("(SQLSTATE {state}: {words})");
+        assert_eq!(found, kind, "{message}");
+        assert!(message.contains(&said), "{message}");
+    }
+}
+
+async fn a_database_that_takes_no_connections_says_so() {
+    let client = server().client().await;
+    for sql in [
+        "CREATE DATABASE closed",
+        "ALTER DATABASE closed ALLOW_CONNECTIONS false",
+    ] {
+        client.batch_execute(sql).await.unwrap();
+    }
+    let (kind, message) = refusal(PostgresConfig {
+        database: Some("closed".to_owned()),
+        ..server().tcp()
+    })
+    .await;
+    assert_eq!(kind, ErrorKind::InvalidArgument, "{message}");
+    assert!(
+        message.contains("not currently accepting connections"),
+        "{message}"
+    );
 }
