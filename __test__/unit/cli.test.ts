@@ -8,7 +8,7 @@ import { judgePostgres } from "../../dist/cli/doctor/postgres.js";
 import { judgeRedis } from "../../dist/cli/doctor/redis.js";
 import { judgeSqlite } from "../../dist/cli/doctor/sqlite.js";
 import { formatDuration, readDuration } from "../../dist/cli/duration.js";
-import type { ShownLock } from "../../dist/cli/locks.js";
+import type { ShownLock } from "../../dist/inspection/locks.js";
 import { Output } from "../../dist/cli/output.js";
 import { withoutSecrets } from "../../dist/cli/store.js";
 

@@ -1,6 +1,6 @@
 /** What becomes of a lock, from one look to the next. */
 
-import type { ShownLock } from "./locks.js";
+import type { ShownLock } from "../inspection/locks.js";
 
 /** What has become of the lock, from one look to the next. */
 export type Change = {

@@ -1,6 +1,7 @@
 /** Exit codes, and the errors that the command line reports. docs/cli.md, "Exit codes", says what they mean. */
 
 import { constants } from "node:os";
+import { CREATE_TABLES, isWithoutTables } from "../inspection/trouble.js";
 import { LockError, type LockErrorCode } from "../native/errors.js";
 
 /** As in `sysexits.h`, where that has a code that fits. */
@@ -63,7 +64,7 @@ export function toCliError(error: unknown): CliError {
   if (error instanceof CliError) return error;
   if (error instanceof LockError) {
     const { code, message } = error;
-    const hint = /setupSchema/.test(message) ? "`syncguard setup` creates the tables" : HINTS[code];
+    const hint = isWithoutTables(message) ? CREATE_TABLES : HINTS[code];
     return new CliError(code, OF_CODE[code], message, hint);
   }
   const message = error instanceof Error ? error.message : String(error);

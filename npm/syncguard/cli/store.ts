@@ -1,7 +1,6 @@
 /** The store that a command works on. */
 
 import { embeddedPath, LOCAL, type StoreKind, storeOfUrl } from "../default/backend.js";
-import { type DirectAccess, directAccess } from "../holding/internals.js";
 import type { SyncGuardBackend } from "../values/types.js";
 import { LockError } from "../native/errors.js";
 import { readPositiveDuration } from "./duration.js";
@@ -107,9 +106,4 @@ export async function withBackend<T>(
   } finally {
     await backend.close();
   }
-}
-
-/** What only the command line needs of a backend, and its public interface does not have. */
-export function direct(backend: Backend): DirectAccess {
-  return directAccess(backend) as DirectAccess;
 }

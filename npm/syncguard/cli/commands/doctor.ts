@@ -3,9 +3,11 @@ import type { Values } from "../values.js";
 import { type Check, type Facts, fail, ok, warn } from "../doctor/check.js";
 import { judgeClock } from "../doctor/clock.js";
 import { formatDuration } from "../duration.js";
-import { Exit, toCliError } from "../exit.js";
+import { troubleOf } from "../../inspection/trouble.js";
+import { Exit } from "../exit.js";
 import { type Output, printable, type Style } from "../output.js";
-import { type Backend, direct, type Target, withBackend } from "../store.js";
+import { direct } from "../../inspection/direct.js";
+import { type Backend, type Target, withBackend } from "../store.js";
 import { mayNotRelease } from "../doctor/redis.js";
 import { STORES } from "../stores.js";
 import type { Failure } from "../../native/outcome.js";
@@ -182,19 +184,9 @@ function roundTrip(roundTripsMs: number[]): Check {
 }
 
 function failure(name: string, error: unknown): Check {
-  const { message, hint, code } = toCliError(error);
-  const isReplica = /READONLY|is read-only/.test(message);
-  const known = hint?.includes("doctor") === false ? hint : FIXES[code];
-  const fix = isReplica ? "connect to the primary" : known;
-  return fail(name, message, fix ?? "see the message");
+  const { message, fix } = troubleOf(error);
+  return fail(name, message, fix);
 }
-
-const FIXES: Readonly<Record<string, string>> = {
-  ServiceUnavailable: "start the store, or correct the URL",
-  NetworkTimeout: "look for a firewall or a wrong address; --timeout allows more time",
-  AuthFailed: "correct user and password, or give the rights that the store's guide names",
-  RateLimited: "try again when the store is less busy",
-};
 
 const STYLES: Readonly<Record<Check["status"], Style>> = {
   ok: "green",

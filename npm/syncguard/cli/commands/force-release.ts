@@ -4,7 +4,7 @@ import { constants } from "../../native/constants.js";
 import type { Command } from "../command.js";
 import { readCount } from "../values.js";
 import { Exit, usage } from "../exit.js";
-import { slotsInUse } from "../listing.js";
+import { slotsInUse } from "../../inspection/listing.js";
 import { parted } from "../../native/slots.js";
 import { type Backend, withBackend } from "../store.js";
 

@@ -1,8 +1,9 @@
 import type { Command } from "../command.js";
 import { text } from "../values.js";
 import { Exit, usage } from "../exit.js";
-import { collect } from "../listing.js";
-import { shownLock, tableOf } from "../locks.js";
+import { collect } from "../../inspection/listing.js";
+import { shownLock } from "../../inspection/locks.js";
+import { tableOf } from "../locks.js";
 import { withBackend } from "../store.js";
 
 const DEFAULT_LIMIT = 100;
@@ -43,7 +44,7 @@ export const list: Command = {
     const after = text(values, "after");
     const showsLockId = values["show-lock-id"] === true;
     return await withBackend(values, out, async (backend) => {
-      const { locks, next } = await collect(backend, limit, after);
+      const { locks, next } = await collect(backend, { limit, after });
       const shown = locks.map((lock) => shownLock(lock, showsLockId));
       out.result({ locks: shown, next }, () => tableOf(shown, showsLockId, out));
       if (next !== null && !out.json) {

@@ -1,10 +1,11 @@
-import { isOfKind, readDue, storedDue } from "../../values/due.js";
+import { readDue, storedDue } from "../../values/due.js";
 import { checkKey } from "../../values/arguments.js";
 import { LockError } from "../../native/errors.js";
 import type { Command } from "../command.js";
 import { text, type Values } from "../values.js";
 import { Exit, usage } from "../exit.js";
-import { type Mark, readMark, shownMark } from "../marks.js";
+import { isOtherKind, type Mark, readMark } from "../../inspection/marks.js";
+import { shownMark } from "../marks.js";
 import { withBackend } from "../store.js";
 
 export const mark: Command = {
@@ -59,12 +60,9 @@ function changeOf(values: Values): string | undefined {
   return set === undefined ? "" : readPeriod(set, "set");
 }
 
-/**
- * Periods of a key are numbers or texts: between the two there is no order, and once() refuses one where the other is stored. So
- * every instance would fail from then on.
- */
+/** Refuses what would make once() fail wherever it is called. */
 function checkKind(before: Mark | null, due: string): void {
-  if (before === null || isOfKind(storedDue(before.due), storedDue(due))) return;
+  if (!isOtherKind(before, due)) return;
   const isNumber = storedDue(due).startsWith("n");
   const [is, becomes] = isNumber ? ["text", "a number"] : ["a number", "text"];
   throw usage(

@@ -4,9 +4,11 @@ import { LockError } from "../../native/errors.js";
 import type { RawRecord } from "../../native/outcome.js";
 import type { Command } from "../command.js";
 import { Exit } from "../exit.js";
-import { slotsInUse } from "../listing.js";
-import { age, expiry, keyOf, ofLookup, shownLock, tableOf, time } from "../locks.js";
-import { readMark, shownMark } from "../marks.js";
+import { slotsInUse } from "../../inspection/listing.js";
+import { ofLookup, shownLock } from "../../inspection/locks.js";
+import { readMark } from "../../inspection/marks.js";
+import { age, expiry, keyOf, tableOf, time } from "../locks.js";
+import { shownMark } from "../marks.js";
 import { type Output, printable } from "../output.js";
 import { type Backend, withBackend } from "../store.js";
 

@@ -5,8 +5,10 @@ import { text } from "../values.js";
 import { readPositiveDuration } from "../duration.js";
 import { Exit, toCliError } from "../exit.js";
 import { printable, stdoutEnded } from "../output.js";
-import { expiry, ofLookup, type ShownLock, shownLock, time } from "../locks.js";
-import { type Backend, direct, withBackend } from "../store.js";
+import { direct } from "../../inspection/direct.js";
+import { ofLookup, type ShownLock, shownLock } from "../../inspection/locks.js";
+import { expiry, time } from "../locks.js";
+import { type Backend, withBackend } from "../store.js";
 
 const DEFAULT_INTERVAL_MS = 1000;
 /** How often to look whether anybody still reads. */

@@ -1,39 +1,52 @@
 /** Which locks there are. */
 
 import type { RawRecord } from "../native/outcome.js";
-import { type Backend, direct } from "./store.js";
 import { parted } from "../native/slots.js";
+import type { SyncGuardBackend } from "../values/types.js";
+import { direct } from "./direct.js";
 
 /** The longest page that the stores are asked for. */
 const PAGE = 100;
 
+/** What was found, and where to go on; `null` once all were looked at. */
 type Page = { locks: RawRecord[]; next: string | null };
 
+/** Which locks are wanted, and when to stop looking for them. */
+type Wanted = {
+  /** So many of them are enough. */
+  readonly limit: number;
+  /** Where an earlier look has stopped. */
+  readonly after?: string | undefined;
+  /** Until when to look, as a time of `performance.now()`. */
+  readonly untilMs?: number;
+  /** At how many locks to look. */
+  readonly most?: number;
+  readonly only?: (lock: RawRecord) => boolean;
+};
+
 /** Reads pages until there are enough locks. Redis may give one twice. */
-export async function collect(
-  backend: Backend,
-  limit: number,
-  from: string | undefined,
-): Promise<Page> {
+export async function collect(backend: SyncGuardBackend, wanted: Wanted): Promise<Page> {
+  const { limit, after, untilMs = Infinity, most = Infinity, only = () => true } = wanted;
   const found = new Map<string, RawRecord>();
-  let after = from === undefined ? undefined : decode(from);
-  while (found.size < limit) {
-    const { locks, next } = await page(backend, after, Math.min(PAGE, limit - found.size));
-    for (const lock of locks) found.set(lock.lockId, lock);
-    if (next === null) return { locks: grouped(found), next };
-    after = next;
-  }
-  return { locks: grouped(found), next: after === undefined ? null : encode(after) };
+  let next = after === undefined ? null : decode(after);
+  let looked = 0;
+  do {
+    const got = await page(backend, next ?? undefined, Math.min(PAGE, limit - found.size));
+    for (const lock of got.locks.filter(only)) found.set(lock.lockId, lock);
+    looked += got.locks.length;
+    next = got.next;
+  } while (next !== null && found.size < limit && looked < most && performance.now() < untilMs);
+  return { locks: grouped(found), next: next === null ? null : encode(next) };
 }
 
 /** The slots of a key that are in use, by number. How many there can be is not stored, so all locks are looked at. */
-export async function slotsInUse(backend: Backend, key: string): Promise<RawRecord[]> {
+export async function slotsInUse(backend: SyncGuardBackend, key: string): Promise<RawRecord[]> {
   const name = key.normalize();
-  const { locks } = await collect(backend, Infinity, undefined);
-  return locks.filter((lock) => {
+  const only = (lock: RawRecord): boolean => {
     const { key: base, slot } = parted(lock.key);
     return slot !== undefined && base === name;
-  });
+  };
+  return (await collect(backend, { limit: Infinity, only })).locks;
 }
 
 /** The locks in the order in which they were found, but for the slots of a key, which stand where the first of them does. */
@@ -52,7 +65,11 @@ function grouped(found: ReadonlyMap<string, RawRecord>): RawRecord[] {
   );
 }
 
-async function page(backend: Backend, after: string | undefined, limit: number): Promise<Page> {
+async function page(
+  backend: SyncGuardBackend,
+  after: string | undefined,
+  limit: number,
+): Promise<Page> {
   const { text: json } = await direct(backend)("", undefined, (store) => store.list(after, limit));
   return JSON.parse(json) as Page;
 }
