@@ -67,12 +67,16 @@
 //   Clock FaultyOperation TestBackend TestBackendOptions TestCapabilities TestClock TestFaults Timer
 //   createTestBackend
 //
+// syncguard/dashboard
+//   Dashboard DashboardOptions createDashboard
+//
 // syncguard/otel
 //   InstrumentOptions instrument
 //
 // Below, the exports of the backends' entry points are in namespaces of their names.
 
 import { EventEmitter } from 'node:events';
+import { IncomingMessage, ServerResponse } from 'node:http';
 import { MeterProvider, TracerProvider } from '@opentelemetry/api';
 
 /** Which way a backend takes to its server, and why. */
@@ -1416,8 +1420,8 @@ interface SyncGuardBackend<C extends BackendCapabilities = FencingCapabilities> 
 
 /** An event of telemetry, which reports one operation, or the loss of a lock. */
 type LockEvent = {
-    /** Which operation; `"lost"` when a lock was lost. */
-    type: "acquire" | "release" | "extend" | "isLocked" | "lookup" | "forceRelease" | "lost";
+    /** Which operation; `"lost"` when a lock was lost, `"mark"` when somebody has changed what is stored as done. */
+    type: "acquire" | "release" | "extend" | "isLocked" | "lookup" | "forceRelease" | "mark" | "lost";
     /** Whether it gave what was asked for: `"fail"` for contention, an absent lock, `false`, `null` and errors. */
     result: "ok" | "fail";
     /** `hashKey(key)`, when the operation has a key. */
@@ -1442,6 +1446,8 @@ type LockEvent = {
     extensions?: number;
     /** Whether the lock was lost before it was released, as its handle knew or its release has found. Only beside `heldMs`. */
     lost?: boolean;
+    /** Who did it, by the name that `authorize()` of a dashboard gave; only for changes by a dashboard. */
+    by?: string;
     /** The key; only if `includeRaw` allows. */
     key?: string;
     /** Several keys; only if `includeRaw` allows. */
@@ -1451,10 +1457,10 @@ type LockEvent = {
 };
 /**
  * A message on one of the channels `syncguard:acquire`, `…:release`, `…:extend`, `…:isLocked`, `…:lookup`, `…:forceRelease`,
- * `…:lost` and `…:wait` of `node:diagnostics_channel`. Only backends of this package publish. Members that it shares with
+ * `…:mark`, `…:lost` and `…:wait` of `node:diagnostics_channel`. Only backends of this package publish. Members that it shares with
  * {@link LockEvent} mean the same.
  */
-interface DiagnosticsMessage extends Pick<LockEvent, "result" | "keyHash" | "claims" | "keyHashes" | "lockIdHash" | "reason" | "waitMs" | "attempts" | "wakeups" | "heldMs" | "extensions" | "lost"> {
+interface DiagnosticsMessage extends Pick<LockEvent, "result" | "keyHash" | "claims" | "keyHashes" | "lockIdHash" | "reason" | "waitMs" | "attempts" | "wakeups" | "heldMs" | "extensions" | "lost" | "by"> {
     /** What was done; `"wait"` is the end of the waiting of `lock()`, whatever came of it. */
     type: LockEvent["type"] | "wait";
     /** The store, as in the backend's `capabilities`. */
@@ -3749,6 +3755,60 @@ declare namespace testing {
   export type { testing_Clock as Clock, testing_FaultyOperation as FaultyOperation, testing_TestBackend as TestBackend, testing_TestBackendOptions as TestBackendOptions, testing_TestCapabilities as TestCapabilities, testing_TestFaults as TestFaults, testing_Timer as Timer };
 }
 
+/**
+ * A page that shows the locks of a store, and what becomes of them.
+ *
+ * This room knows who may see and change what by a page, and how often a store is looked at for it.
+ * It must not know how locks are listed: inspection/ has that, for the command line, too.
+ */
+
+/** Options of `createDashboard()`. */
+interface DashboardOptions {
+    /**
+     * Says who may see the locks, and who may change them: the name of whoever sends the request, or `false` to refuse it. Names are
+     * told in telemetry. Without it the page is shown on loopback alone, and changes nothing.
+     */
+    authorize?: ((request: Request, action: "read" | "change") => string | false | Promise<string | false>) | undefined;
+    /** Whether the page can force-release locks and mark periods. It needs `authorize`. Default false. */
+    allowChanges?: boolean | undefined;
+    /** From one look at the store to the next, while somebody watches, in milliseconds. Default 500; on Firestore 10,000. */
+    intervalMs?: number | undefined;
+}
+/** What `createDashboard()` gives: a handler of the Fetch API, for Hono, Next.js, Bun and Deno. */
+interface Dashboard {
+    /** Answers a request. It needs `authorize`, because a `Request` does not say where it comes from. */
+    (request: Request): Promise<Response>;
+    /** The same for `node:http`, Express, Fastify and NestJS. */
+    readonly node: (request: IncomingMessage, response: ServerResponse, next?: (error: unknown) => void) => void;
+    /** Ends the streams of all pages that are open, so that a server can close. Does not close the backend. */
+    readonly close: () => void;
+}
+/**
+ * A page that shows the locks of a backend's store, live: docs/dashboard.md. It changes nothing unless `allowChanges` is set.
+ *
+ * @throws LockError `InvalidArgument` that names the option, or for a backend whose locks cannot be listed
+ * @example
+ * ```ts
+ * import { createServer } from "node:http";
+ * import { createDashboard } from "syncguard/dashboard";
+ * import { createRedisBackend } from "syncguard/redis";
+ *
+ * const dashboard = createDashboard(createRedisBackend("redis://localhost:6379"));
+ * createServer(dashboard.node).listen(7788, "127.0.0.1");
+ * ```
+ */
+declare function createDashboard(backend: SyncGuardBackend, options?: DashboardOptions): Dashboard;
+
+/** `syncguard/dashboard`: a page that shows the locks of a store as they are now. */
+
+type dashboard_Dashboard = Dashboard;
+type dashboard_DashboardOptions = DashboardOptions;
+declare const dashboard_createDashboard: typeof createDashboard;
+declare namespace dashboard {
+  export { dashboard_createDashboard as createDashboard };
+  export type { dashboard_Dashboard as Dashboard, dashboard_DashboardOptions as DashboardOptions };
+}
+
 /** Options of `instrument()`. */
 interface InstrumentOptions {
     /** Where metrics go. Default: the global provider at the time of the call. */
@@ -3799,5 +3859,5 @@ declare namespace otel {
   export type { otel_InstrumentOptions as InstrumentOptions };
 }
 
-export { BACKEND_DEFAULTS, BACKEND_LIMITS, FAILURE_REASON, FENCE_THRESHOLDS, LOCK_DEFAULTS, LockError, MAX_KEY_LENGTH_BYTES, RESERVE_BYTES, TIME_TOLERANCE_MS, acquireHandle, attachRawData, calculateRedisServerTimeMs, checkAborted, createAutoLock, createDisposableHandle, createFirestoreBackend, createPostgresBackend, createRedisBackend, createSqliteBackend, decorateAcquireResult, delay, firestore, formatFence, forrst, generateLockId, getById, getByIdRaw, getByKey, getByKeyRaw, hasFence, hashKey, isLive, lead, lock, logFenceWarning, makeStorageKey, mapBackendObservation, mapFirestoreConditions, mapRedisScriptResult, mapToMutationResult, mergeAcquisitionConfig, mergeBackendConfig, normalizeAndValidateKey, once, otel, owns, postgres, redis, redlock, sanitizeLockInfo, setDefaultBackend, sqlite, testing, validateLockId, withTelemetry };
+export { BACKEND_DEFAULTS, BACKEND_LIMITS, FAILURE_REASON, FENCE_THRESHOLDS, LOCK_DEFAULTS, LockError, MAX_KEY_LENGTH_BYTES, RESERVE_BYTES, TIME_TOLERANCE_MS, acquireHandle, attachRawData, calculateRedisServerTimeMs, checkAborted, createAutoLock, createDisposableHandle, createFirestoreBackend, createPostgresBackend, createRedisBackend, createSqliteBackend, dashboard, decorateAcquireResult, delay, firestore, formatFence, forrst, generateLockId, getById, getByIdRaw, getByKey, getByKeyRaw, hasFence, hashKey, isLive, lead, lock, logFenceWarning, makeStorageKey, mapBackendObservation, mapFirestoreConditions, mapRedisScriptResult, mapToMutationResult, mergeAcquisitionConfig, mergeBackendConfig, normalizeAndValidateKey, once, otel, owns, postgres, redis, redlock, sanitizeLockInfo, setDefaultBackend, sqlite, testing, validateLockId, withTelemetry };
 export type { AcquireMethod, AcquireOk, AcquireOptions, AcquireResult, AcquisitionOptions, AcquisitionPolicy, AsyncLock, AutoExtend, AutoExtendOptions, BackendCapabilities, BackendConfig, BackendLockOptions, BackendTransport, BoundLock, Claim, Claims, ClosableLock, CommonBackendOptions, DecoratedAcquireResult, DiagnosticsMessage, DisposableLockHandle, ExtendResult, Fence, FencingCapabilities, FirestoreDone, FirestoreGuard, FirestoreTransaction, GrantedLock, GuardQuery, HashId, HeldLock, HeldLocks, HeldSlot, KeyLookup, KeyOp, LeadOptions, Leadership, LockBackend, LockBackendLike, LockConfig, LockConfigOf, LockErrorCode, LockErrorContext, LockEvent, LockHandle, LockInfo, LockInfoDebug, LockMethod, LockOp, LockSet, LocksHandle, LocksOp, LookupOptions, MutationCondition, MutationReason, MutationResult, OnLeadError, OnLost, OnReleaseError, OnceHandle, OnceMethod, OnceOptions, OnceResult, OwnershipLookup, PostgresDone, PostgresGuard, PostgresTransaction, RawIdentifiers, RawLockData, RedisEvalOptions, RedisGuard, RedisReply, ReleaseAllOptions, ReleaseAllResult, ReleaseResult, SlotClaim, SlotConfig, SlotHandle, StoreMembers, SyncGuardBackend, TelemetryOptions, TryLockMethod, TryLockOptions, TryLockResult };

@@ -1,4 +1,6 @@
-// Writes the ESM entry points: dist/*.mjs and *.d.mts that re-export every name of the CommonJS
+// Writes the page of the dashboard as a module, so that bundles have it, too.
+//
+// Then writes the ESM entry points: dist/*.mjs and *.d.mts that re-export every name of the CommonJS
 // files one by one, so that both formats share one LockError and one state.
 // The names are read from the declarations that tsc has just written.
 
@@ -13,6 +15,13 @@ const { exports: points } = JSON.parse(readFileSync(join(root, "package.json"), 
 const entries = Object.keys(points)
   .filter((name) => name !== "./package.json")
   .map((name) => (name === "." ? "index" : name.slice(2)));
+
+const page = join(root, "npm", "syncguard", "dashboard", "page");
+const assets = { HTML: "index.html", CSS: "page.css", JS: "page.js" };
+const lines = Object.entries(assets).map(([name, file]) => {
+  return `exports.${name} = ${JSON.stringify(readFileSync(join(page, file), "utf8"))};\n`;
+});
+writeFileSync(join(dist, "dashboard", "assets.js"), `"use strict";\n${lines.join("")}`);
 
 const files = entries.map((entry) => join(dist, `${entry}.d.ts`));
 const program = ts.createProgram(files, {

@@ -2,6 +2,7 @@ import { createRequire } from "node:module";
 import { describe, expect, test } from "vitest";
 import * as index from "syncguard";
 import * as common from "syncguard/common";
+import * as dashboard from "syncguard/dashboard";
 import * as firestore from "syncguard/firestore";
 import * as forrst from "syncguard/forrst";
 import * as otel from "syncguard/otel";
@@ -42,6 +43,7 @@ const entryPoints: [string, Record<string, unknown>, string[]][] = [
     ["ExecutionError", "Lock", "Redlock", "ResourceLockedError", "default"],
   ],
   ["syncguard/testing", testing, ["createTestBackend", "TestClock"]],
+  ["syncguard/dashboard", dashboard, ["createDashboard"]],
   ["syncguard/otel", otel, ["instrument"]],
   ["syncguard/forrst", forrst, ["createAtomicLock"]],
 ];

@@ -13,7 +13,9 @@ const LONGEST_WHOLE = 24;
 const ENTRY_POINTS = [
   "syncguard",
   ...["redis", "postgres", "firestore", "sqlite"].map((store) => `syncguard/${store}`),
-  ...["common", "testing", "otel", "redlock", "forrst"].map((name) => `syncguard/${name}`),
+  ...["common", "testing", "dashboard", "otel", "redlock", "forrst"].map(
+    (name) => `syncguard/${name}`,
+  ),
 ];
 
 const documents = resolve(import.meta.dirname, "..");
@@ -72,6 +74,7 @@ const sections: Readonly<Record<string, Readonly<Record<string, string>>>> = {
     "/production": "Going to production",
     "/operations": "Operations",
     "/observability": "Observability",
+    "/dashboard": "The dashboard",
     "/cli": "The command line",
     "/benchmarks": "Benchmarks",
     "/benchmarks/busy": "Benchmarks, busy host",

@@ -15,6 +15,7 @@ const NPM_LICENCES = new Set([
 ]);
 // Programs that are run as they are, and of which nothing gets into what is built.
 const NPM_EXCEPTIONS = new Map([
+  ["axe-core", "MPL-2.0"],
   ["lightningcss", "MPL-2.0"],
   ["rollup-plugin-dts", "LGPL-3.0-only"],
 ]);

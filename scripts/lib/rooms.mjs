@@ -5,7 +5,10 @@ const SHARED = ["native", "options", "values", "watching", "holding", "waiting",
 /** Each by itself: none imports from another. */
 const STORES = ["redis", "postgres", "firestore", "sqlite", "testing"];
 /** What is built on backends of any store, and what chooses a store. */
-const OVER_STORES = ["otel", "default", "redlock", "forrst", "inspection", "cli"];
+const OVER_STORES = [
+  ...["otel", "default", "redlock", "forrst"],
+  ...["inspection", "dashboard", "cli"],
+];
 
 /** Imports that go up or across. This list only gets shorter: a test fails for what is not needed. */
 export const IMPORT_EXCEPTIONS = {

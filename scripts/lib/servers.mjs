@@ -13,6 +13,11 @@ const servers = [
     packages: ["postgresql"],
     why: "suites of the PostgreSQL backend",
   },
+  {
+    command: ["chromium", "google-chrome"],
+    packages: ["chromium"],
+    why: "the page of the dashboard",
+  },
   { command: "pgbouncer", packages: ["pgbouncer"], why: "PostgreSQL behind a pooler" },
   { command: "script", packages: ["bsdutils"], why: "a terminal for the command line" },
   { command: "faketime", packages: ["faketime"], why: "clocks that are set" },

@@ -60,9 +60,9 @@ export async function acquire<C extends BackendCapabilities>(
     on.grants.check();
     warnOfUnknown(opts, OPTIONS);
     on.grants.start();
-    if (wait !== undefined) on.waiters.add(target);
-    hasBegun = true;
     const startedMs = on.clock.elapsed();
+    if (wait !== undefined) on.waiters.add(target, startedMs);
+    hasBegun = true;
     if (autoExtend !== undefined) heartbeats = on.createHeartbeats?.(autoExtend);
     const details = { claims, labels, hold: heartbeats?.settings, due };
     const answer = settle(await on.store.acquire(key, ttlMs, details, signal, wait));

@@ -103,7 +103,8 @@ export function createBackendOn<C extends BackendCapabilities>(
     close,
     [Symbol.asyncDispose]: close,
   };
-  const internals = { origin: backend, clock, operations, stream, grants, clockSkew };
+  const queues = () => context.waiters.queues();
+  const internals = { origin: backend, clock, operations, stream, grants, clockSkew, queues };
   setInternals(backend, direct === undefined ? internals : { ...internals, direct });
   return backend;
 }

@@ -68,7 +68,7 @@ export async function runLeader<C extends BackendCapabilities>(
   const campaign = async (defaults: Policy): Promise<LeaseWithHandle<C>> =>
     await acquireUntilHeld(backend, {
       ...{ target: { key }, ttlMs, labels, autoExtend, signal, defaults },
-      ...{ acquisition: undefined, onUnknown: refuseUnknown, terms: { onLost } },
+      ...{ acquisition: undefined, onUnknown: refuseUnknown, terms: { onLost, leads: true } },
     });
 
   const serve = async ({ lease, handle }: LeaseWithHandle<C>): Promise<Next> => {

@@ -38,8 +38,8 @@ function subjectOf({ key, claims, lockIds }: Ids, target: LockTarget | undefined
   return subjectOfKeys(claims.map(name).filter((text) => typeof text === "string"));
 }
 
-/** What runs an operation, and tells of it. */
-function observer(stream: Stream, clock: Clock) {
+/** What runs an operation, and tells of it; also who has asked for it, if `by` names them. */
+export function observer(stream: Stream, clock: Clock, by?: string) {
   return async <Result>(
     type: LockEvent["type"],
     args: Ids | null | undefined,
@@ -56,6 +56,7 @@ function observer(stream: Stream, clock: Clock) {
       lockId,
       durationMs: clock.elapsed() - startedMs,
       ...waited(wait, clock),
+      ...(by !== undefined && { by }),
     });
     let result: Result;
     try {

@@ -14,6 +14,8 @@ export type Terms = DisposalOptions & {
   readonly onLost?: OnLost | undefined;
   /** Those who observe the backend. */
   readonly stream?: Stream | undefined;
+  /** Whether it is that of a leader. */
+  readonly leads?: boolean | undefined;
   /** For how long the lock is held at least, from its grant on: a release before that lets it end then. */
   readonly minHoldMs: number;
   /** What the handles of a lock have beside the methods of all. */
@@ -51,6 +53,7 @@ export function withWanted(terms: Terms, wanted: WantedTerms | undefined): Terms
     ...terms,
     onLost: wanted.onLost ?? terms.onLost,
     stream: wanted.stream === undefined ? terms.stream : joined(terms.stream, wanted.stream),
+    leads: wanted.leads ?? terms.leads,
     minHoldMs: wanted.minHoldMs ?? terms.minHoldMs,
     ...disposalWith(terms, wanted),
   };

@@ -92,6 +92,8 @@ export type Internals<C extends BackendCapabilities = BackendCapabilities> = {
   readonly grants: Grants | undefined;
   /** Hears of refusals, if its clients' own clocks decide. */
   readonly clockSkew?: ClockSkew | undefined;
+  /** Those who wait for its locks, by key: how many, and since when of the clock's `elapsed()`; of the backend itself. */
+  readonly queues?: () => readonly [string, { readonly count: number; readonly sinceMs: number }][];
   /** How to reach the addon's store, if the backend itself is on one. */
   readonly direct?: DirectAccess;
 };

@@ -56,6 +56,11 @@ export class Lease extends Granted {
     return this.longestMs;
   }
 
+  /** Whether it is that of a leader. */
+  get leads(): boolean {
+    return this.terms.leads === true;
+  }
+
   /** What a handle of it has beside the methods of all. Not kept: then V8 lets more locks survive than are held. */
   membersOfStore(): object | undefined {
     return this.terms.membersOf?.(this);

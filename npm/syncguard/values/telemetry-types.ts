@@ -6,8 +6,8 @@ import type { HashId } from "./names.js";
 
 /** An event of telemetry, which reports one operation, or the loss of a lock. */
 export type LockEvent = {
-  /** Which operation; `"lost"` when a lock was lost. */
-  type: "acquire" | "release" | "extend" | "isLocked" | "lookup" | "forceRelease" | "lost";
+  /** Which operation; `"lost"` when a lock was lost, `"mark"` when somebody has changed what is stored as done. */
+  type: "acquire" | "release" | "extend" | "isLocked" | "lookup" | "forceRelease" | "mark" | "lost";
   /** Whether it gave what was asked for: `"fail"` for contention, an absent lock, `false`, `null` and errors. */
   result: "ok" | "fail";
   /** `hashKey(key)`, when the operation has a key. */
@@ -32,6 +32,8 @@ export type LockEvent = {
   extensions?: number;
   /** Whether the lock was lost before it was released, as its handle knew or its release has found. Only beside `heldMs`. */
   lost?: boolean;
+  /** Who did it, by the name that `authorize()` of a dashboard gave; only for changes by a dashboard. */
+  by?: string;
   /** The key; only if `includeRaw` allows. */
   key?: string;
   /** Several keys; only if `includeRaw` allows. */
@@ -42,7 +44,7 @@ export type LockEvent = {
 
 /**
  * A message on one of the channels `syncguard:acquire`, `…:release`, `…:extend`, `…:isLocked`, `…:lookup`, `…:forceRelease`,
- * `…:lost` and `…:wait` of `node:diagnostics_channel`. Only backends of this package publish. Members that it shares with
+ * `…:mark`, `…:lost` and `…:wait` of `node:diagnostics_channel`. Only backends of this package publish. Members that it shares with
  * {@link LockEvent} mean the same.
  */
 export interface DiagnosticsMessage extends Pick<
@@ -59,6 +61,7 @@ export interface DiagnosticsMessage extends Pick<
   | "heldMs"
   | "extensions"
   | "lost"
+  | "by"
 > {
   /** What was done; `"wait"` is the end of the waiting of `lock()`, whatever came of it. */
   type: LockEvent["type"] | "wait";

@@ -1,10 +1,17 @@
-/** How many wait for each lock of a backend, or are about to. */
+/** How many wait for each lock of a backend, or are about to, and since when. */
 
 import { ShortLivedMap } from "../native/short-lived-map.js";
 import type { LockTarget } from "../values/claims.js";
 
+/** Those who wait for one key. */
+export type Queue = {
+  count: number;
+  /** Since when there has always been somebody, of the clock's `elapsed()`. */
+  readonly sinceMs: number;
+};
+
 export class Waiters {
-  private readonly counts = new ShortLivedMap<string, number>();
+  private readonly counts = new ShortLivedMap<string, Queue>();
 
   get areNone(): boolean {
     return this.counts.size === 0;
@@ -14,19 +21,28 @@ export class Waiters {
     return this.counts.has(key);
   }
 
-  add(target: LockTarget): void {
-    this.count(target, 1);
+  /** By key. */
+  queues(): [string, Queue][] {
+    return [...this.counts.entries()];
+  }
+
+  add(target: LockTarget, nowMs: number): void {
+    for (const key of keysOf(target)) {
+      const queue = this.counts.get(key);
+      if (queue === undefined) this.counts.set(key, { count: 1, sinceMs: nowMs });
+      else queue.count += 1;
+    }
   }
 
   remove(target: LockTarget): void {
-    this.count(target, -1);
-  }
-
-  private count({ key, claims }: LockTarget, more: 1 | -1): void {
-    for (const name of claims?.map((claim) => claim.key) ?? [key]) {
-      const count = (this.counts.get(name) ?? 0) + more;
-      if (count > 0) this.counts.set(name, count);
-      else this.counts.delete(name);
+    for (const key of keysOf(target)) {
+      const queue = this.counts.get(key);
+      if (queue === undefined || queue.count === 1) this.counts.delete(key);
+      else queue.count -= 1;
     }
   }
+}
+
+function keysOf({ key, claims }: LockTarget): readonly string[] {
+  return claims?.map((claim) => claim.key) ?? [key];
 }

@@ -14,6 +14,7 @@ const channels: Readonly<Record<DiagnosticsMessage["type"], Channel>> = {
   isLocked: channel("syncguard:isLocked"),
   lookup: channel("syncguard:lookup"),
   forceRelease: channel("syncguard:forceRelease"),
+  mark: channel("syncguard:mark"),
   lost: channel("syncguard:lost"),
   wait: channel("syncguard:wait"),
 };

@@ -26,7 +26,7 @@ export type Observation = {
   contended?: number;
 } & Pick<
   LockEvent,
-  "claims" | "waitMs" | "attempts" | "wakeups" | "heldMs" | "extensions" | "lost"
+  "claims" | "waitMs" | "attempts" | "wakeups" | "heldMs" | "extensions" | "lost" | "by"
 >;
 
 /** How a lock was held, when it is released by its handle, or lost. */

@@ -1,0 +1,3 @@
+// `npm run build:ts` makes assets.js of the files in page/.
+
+export const HTML: string, CSS: string, JS: string;
