@@ -23,7 +23,17 @@ afterEach(async () => {
   folder.remove();
 });
 
-const COMMANDS = ["exec", "status", "list", "watch", "release", "force-release", "setup", "doctor"];
+const COMMANDS = [
+  "exec",
+  "status",
+  "list",
+  "watch",
+  "dashboard",
+  "release",
+  "force-release",
+  "setup",
+  "doctor",
+];
 
 describe("help", () => {
   it("has all commands, and each has its options, examples and exit codes", async () => {
@@ -51,6 +61,7 @@ describe("help", () => {
       [["exec", "k", "ls", "-l"], "exec needs a command after --"],
       [["exec", "k", "--ttl", "30", "--", "true"], "--ttl must be a number and a unit"],
       [["list", "--limit", "none"], "--limit must be a whole number"],
+      [["dashboard", "--port", "65536"], "--port must be a whole number"],
       [["status", "k", "--table-name", "t"], "--table-name is for PostgreSQL"],
       [["status", "k".repeat(600)], "exceeds maximum length"],
       [["release", "short"], "Invalid lockId"],

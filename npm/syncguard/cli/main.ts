@@ -5,6 +5,7 @@ import { constants } from "../native/constants.js";
 import { nearest, shown } from "../options/known.js";
 import { type Command, readArguments } from "./command.js";
 import { exec } from "./commands/exec.js";
+import { dashboard } from "./commands/dashboard.js";
 import { doctor } from "./commands/doctor.js";
 import { forceRelease } from "./commands/force-release.js";
 import { list } from "./commands/list.js";
@@ -22,6 +23,7 @@ const COMMANDS: readonly Command[] = [
   status,
   list,
   watch,
+  dashboard,
   release,
   forceRelease,
   mark,

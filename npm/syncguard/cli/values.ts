@@ -22,11 +22,11 @@ export function text(values: Values, name: string): string | undefined {
   return typeof value === "string" ? value : undefined;
 }
 
-/** The whole number that an option has. */
-export function readCount(values: Values, name: string, max: number): number | undefined {
+/** The whole number that an option has, from `min` to `max`. */
+export function readCount(values: Values, name: string, max: number, min = 1): number | undefined {
   const value = text(values, name);
   if (value === undefined) return undefined;
-  const count = /^\d{1,9}$/.test(value) ? Number(value) : 0;
-  if (count < 1 || count > max) throw usage(`--${name} must be a whole number from 1 to ${max}`);
-  return count;
+  const count = /^\d{1,9}$/.test(value) ? Number(value) : -1;
+  if (count >= min && count <= max) return count;
+  throw usage(`--${name} must be a whole number from ${min} to ${max}`);
 }
