@@ -277,7 +277,7 @@ function hear({ type, set, gone, nowMs, ...news }) {
     for (const [hash, lock] of byHash(set)) live.rows.set(hash, lock);
     if (nowMs !== null) clockOffsetMs = nowMs - Date.now();
     const isSlow = news.everyMs > 2000;
-    const pace = isSlow ? `, every ${duration(news.everyMs)}: looks cost this store much` : "";
+    const pace = isSlow ? `, every ${duration(news.everyMs)}: the store takes long to answer` : "";
     write(at("store"), `in ${live.store}`);
     write(at("state"), `Live${pace}`);
   }
