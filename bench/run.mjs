@@ -28,6 +28,7 @@ const suites = {
     load: () => import("./alternatives/suite.mjs"),
     knows: ["runs", "seconds", "stores", "rows", "locks", "json"],
   },
+  dashboard: { load: () => import("./dashboard/suite.mjs"), knows: ["seconds", "locks"] },
   firestore: {
     load: () => import("./firestore/suite.mjs"),
     knows: ["runs", "seconds", "against"],
