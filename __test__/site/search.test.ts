@@ -79,7 +79,6 @@ const WORDS: readonly (readonly [words: string, page: string])[] = [
   ["serverless", "/recipes/lambda"],
   ["kubernetes", "/recipes/sigterm"],
   ["opentelemetry", "/observability"],
-  ["dashboard", "/dashboard"],
 ];
 
 test.each(WORDS)("%s finds %s first", (words, page) => {
