@@ -505,7 +505,7 @@ type AcquireOk<C extends BackendCapabilities> = {
     /** Proof of ownership: whoever knows it can release and extend the lock. */
     lockId: string;
     /** When the lock ends. */
-    expiresAtMs: number;
+    readonly expiresAtMs: number;
 } & (C["supportsFencing"] extends true ? {
     /** The fencing token: larger than that of every earlier lock on the key. */
     fence: Fence;
@@ -577,8 +577,8 @@ type LockInfoDebug<C extends BackendCapabilities> = LockInfo<C> & StoredLabels &
 type HeldLocks<C extends BackendCapabilities = FencingCapabilities> = DisposableLockHandle & Assertable & StoreMembers<C> & LockSet & {
     /** The locks were granted. */
     ok: true;
-    /** When the first of them ends, in milliseconds since the Unix epoch. */
-    expiresAtMs: number;
+    /** When the first of them ends, in milliseconds since the Unix epoch; `extend` and heartbeats update it. */
+    readonly expiresAtMs: number;
     /** Always there: pass it to what the locks protect. Its reason names the lock that was lost. */
     readonly signal: AbortSignal;
 };

@@ -33,7 +33,7 @@ function stage(serverMs?: number) {
   }));
   const lease = new Lease({
     ...{ key: "a", lockId: locks[0]?.lockId, locks, due: undefined },
-    ...{ grantedMs: 0, endMs: Infinity, lastsMs: MINUTE_MS },
+    ...{ grantedMs: 0, endMs: Infinity, expiresAtMs: Infinity, lastsMs: MINUTE_MS },
     terms: { clock: systemClock, minHoldMs: 0 },
   });
   const stored = new Map(locks.map((lock) => [lock.key, lock]));

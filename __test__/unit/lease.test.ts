@@ -22,7 +22,7 @@ const load = createRequire(import.meta.url);
 const { Lease } = load("../../dist/holding/lease.js") as { Lease: new (grant: object) => Lease };
 const { systemClock } = load("../../dist/values/clock.js") as { systemClock: object };
 const { extendHeld, releaseHeld } = load("../../dist/holding/held.js") as {
-  extendHeld: (lease: Lease, backend: object, handle: object, ttlMs: number) => Promise<Asked>;
+  extendHeld: (lease: Lease, backend: object, ttlMs: number) => Promise<Asked>;
   releaseHeld: (lease: Lease, backend: object) => Promise<Asked>;
 };
 
@@ -49,7 +49,7 @@ function leaseIn(state: string): { lease: Lease; losses: () => number } {
   const onLost = (): void => void (losses += 1);
   const lease = new Lease({
     ...{ key: "account:4711", lockId, locks: undefined, due: undefined },
-    ...{ grantedMs: performance.now(), endMs: Infinity, lastsMs: 60_000 },
+    ...{ grantedMs: performance.now(), endMs: Infinity, expiresAtMs: Infinity, lastsMs: 60_000 },
     terms: { clock: systemClock, minHoldMs: 0, onLost },
   });
   lease.handOut();
@@ -104,7 +104,7 @@ describe.each(abilities?.rows ?? [])("a handle of a lock that is %s", (state, ..
   test(`extend: ${extend}`, async () => {
     const { lease } = leaseIn(state ?? "");
     const { backend, count } = asked();
-    const { ok } = await extendHeld(lease, backend, {}, 1_000);
+    const { ok } = await extendHeld(lease, backend, 1_000);
     expect([ok, count()]).toEqual(extend === "asks the store" ? [true, 1] : [false, 0]);
   });
 
@@ -132,7 +132,7 @@ test("what was lost while it was held is refused for ever, also once it is relea
   lease.freed([lockId]);
   expect(lease.state).toBe("released");
   const { backend, count } = asked();
-  expect((await extendHeld(lease, backend, {}, 1_000)).ok).toBe(false);
+  expect((await extendHeld(lease, backend, 1_000)).ok).toBe(false);
   expect(count()).toBe(0);
   expect((await releaseHeld(lease, backend)).ok).toBe(false);
   expect(lease.signal.aborted).toBe(true);

@@ -117,6 +117,7 @@ function grant(on: BackendContext, attempt: Attempt, granted: Acquired): object 
     due: asked.due,
     grantedMs: nowMs,
     endMs: startedMs + ttlMs,
+    expiresAtMs: granted.expiresAtMs,
     lastsMs: ttlMs,
     terms,
   });
@@ -129,7 +130,7 @@ function grant(on: BackendContext, attempt: Attempt, granted: Acquired): object 
   heartbeats?.granted(lease);
   checkInTime(on, lease, attempt, nowMs - startedMs);
   if (granted.fenceNearLimit) logFenceWarning(granted.fence, hashKey(target.key));
-  const handle = createHandle(on.self(), lease, granted, terms, target.isSet);
+  const handle = createHandle(on.self(), lease, granted.fence, terms, target.isSet);
   if (heartbeats === undefined && autoExtend !== undefined) {
     startHeartbeats({ extend: extendChecked(on) }, handle, lease, { ttlMs, startedMs, autoExtend });
   }

@@ -181,19 +181,23 @@ export function lockHandleMembers<C extends BackendCapabilities>(
   key: string,
   lease: Lease,
 ): LockHandleMembers<C> {
-  const { lockId, expiresAtMs, fence, slot, locks } = granted as AcquireOk<FencingCapabilities> & {
+  const { lockId, fence, slot, locks } = granted as AcquireOk<FencingCapabilities> & {
     slot?: number;
     locks?: unknown;
   };
-  const handle = Object.assign(new Refusals(), {
-    expiresAtMs,
+  const shown = Object.defineProperty(new Refusals(), "expiresAtMs", {
+    get: () => lease.expiresAtMs,
+    enumerable: true,
+    configurable: true,
+  });
+  const handle = Object.assign(shown, {
     ...(locks === undefined ? { key, lockId, fence } : membersOfSet(lease)),
     ...(slot === undefined ? {} : { slot }),
     ...lease.membersOfStore(),
   });
   lease.follow(handle);
   const extend: LockHandleMembers["extend"] = (ttlMs, signal) =>
-    extendHeld(lease, backend, handle, ttlMs, signal);
+    extendHeld(lease, backend, ttlMs, signal);
   const assertHeld = (): void => lease.assertHeld();
   return Object.assign(handle, { extend, assertHeld }) as unknown as LockHandleMembers<C>;
 }

@@ -18,20 +18,17 @@ export interface Heartbeats {
   forget?(): void;
 }
 
-/** What shows until when a lock is held. */
-export type ExpiryView = { expiresAtMs: number };
-
 /** A lock whose handles may be collected as garbage. */
 type Forgettable = { endIfForgotten(): void };
 
 const collected = new FinalizationRegistry<Forgettable>((lease) => lease.endIfForgotten());
 
-/** The heartbeats of a lock, and the handles that show what they have done. */
+/** The heartbeats of a lock, and the handles by which its holder can still release it. */
 export class Extension {
   private count = 0;
   private expiry: number | undefined = undefined;
   /** Weak: nothing but its owner may keep a handle. */
-  private readonly handles: WeakRef<ExpiryView>[] = [];
+  private readonly handles: WeakRef<object>[] = [];
 
   constructor(readonly heartbeats: Heartbeats) {}
 
@@ -45,10 +42,9 @@ export class Extension {
     return this.expiry;
   }
 
-  /** Keeps the `expiresAtMs` of a handle up to date. `lease` is asked once it was collected. */
-  follow(handle: ExpiryView, lease: Forgettable): void {
+  /** Asks `lease` once the handle was collected. */
+  follow(handle: object, lease: Forgettable): void {
     this.handles.push(new WeakRef(handle));
-    if (this.expiry !== undefined) handle.expiresAtMs = this.expiry;
     collected.register(handle, lease, lease);
   }
 
@@ -56,10 +52,6 @@ export class Extension {
   beat(expiresAtMs: number): void {
     this.count += 1;
     this.expiry = expiresAtMs;
-    for (const weak of this.handles) {
-      const handle = weak.deref();
-      if (handle !== undefined) handle.expiresAtMs = expiresAtMs;
-    }
   }
 
   /** Whether there were handles, and all of them were collected. */

@@ -38,6 +38,8 @@ export type Grant = {
   readonly grantedMs: number;
   /** When the lock ends unless it is extended. */
   readonly endMs: number;
+  /** The same as the store has said it, by its own clock. */
+  readonly expiresAtMs: number;
   /** How long it can last from any moment on, by what it was granted for. */
   readonly lastsMs: number;
   readonly terms: Terms;

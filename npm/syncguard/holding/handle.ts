@@ -48,7 +48,6 @@ export function readDisposal(disposal: DisposalOptions): DisposalOptions {
 class Handle extends Refusals {
   declare ok: true;
   declare lockId: string;
-  declare expiresAtMs: number;
   declare fence?: string;
   declare key?: string;
   declare slot?: number;
@@ -63,6 +62,11 @@ class Handle extends Refusals {
     super();
     this.#lease = lease;
     this.#disposal = disposal;
+  }
+
+  /** A getter, because nothing may be written into a handle: users freeze it, as Immer does. */
+  get expiresAtMs(): number {
+    return behind(this).#lease.expiresAtMs;
   }
 
   /** A getter, so that a lock whose signal nobody asks for has none. */
@@ -86,7 +90,8 @@ class Handle extends Refusals {
 // As refusals.ts does, and for the same reason.
 Object.defineProperty(Handle.prototype, "constructor", { value: Object });
 
-/** The same getter for all, so that V8 can tell handles to be alike. */
+/** The same getters for all, so that V8 can tell handles to be alike. */
+const EXPIRY = Object.getOwnPropertyDescriptor(Handle.prototype, "expiresAtMs") as Getter;
 const SIGNAL = Object.getOwnPropertyDescriptor(Handle.prototype, "signal") as Getter;
 
 /** What every object has, and TypeScript leaves out. */
@@ -102,7 +107,7 @@ function behind(handle: Handle): Handle {
   const { extend } = handle as { extend?: (asked: typeof WHOSE) => unknown };
   const owner = extend?.(WHOSE);
   if (typeof owner === "object" && owner !== null && Handle.is(owner)) return owner;
-  throw new TypeError("signal was asked for of an object that is no lock");
+  throw new TypeError("a lock's member was asked for of an object that is no lock");
 }
 
 /** What is known of a lock, by the result of its acquisition; `undefined` unless that is a handle. */
@@ -119,18 +124,18 @@ export function disposalOf(result: object): DisposalOptions {
 export function createHandle(
   backend: Extending & Releasing,
   lease: Lease,
-  { expiresAtMs, fence }: { expiresAtMs: number; fence: string },
+  fence: string,
   disposal: DisposalOptions,
   isSet = false,
 ): Handle & DisposableLockHandle {
   const handle = new Handle(lease, disposal);
   handle.ok = true;
   if (isSet) {
-    handle.expiresAtMs = expiresAtMs;
+    showMember(handle, "expiresAtMs", EXPIRY);
     return addMethods(backend, complete(Object.assign(handle, membersOfSet(lease)), lease), lease);
   }
   handle.lockId = lease.lockId;
-  handle.expiresAtMs = expiresAtMs;
+  showMember(handle, "expiresAtMs", EXPIRY);
   handle.fence = fence;
   const slot = lease.locks?.[0]?.slot;
   if (typeof slot === "number") handle.slot = slot;
@@ -199,7 +204,7 @@ function handleWith<C extends BackendCapabilities>(
 ): AsyncLock<C> {
   const handle = new Handle(lease, disposal);
   // Only the members: methods of these names may be bound to another backend.
-  for (const name of Reflect.ownKeys(result)) copyMember(result, handle, name);
+  for (const name of Reflect.ownKeys(result)) copyMember(result, handle, name, lease);
   if (leaseOf(result) === lease && Object.hasOwn(result, "signal")) complete(handle, lease);
   return addMethods(backend, handle, lease) as unknown as AsyncLock<C>;
 }
@@ -233,17 +238,28 @@ function newlyHeld(
   const [endMs, grantedMs] = [endOf(expiresAtMs, clock), clock.elapsed()];
   const lease = new Lease({
     ...{ key, lockId, locks: undefined, due: undefined },
-    ...{ grantedMs, endMs, lastsMs: endMs - grantedMs, terms: { ...PLAIN_TERMS, clock } },
+    ...{
+      grantedMs,
+      endMs,
+      expiresAtMs,
+      lastsMs: endMs - grantedMs,
+      terms: { ...PLAIN_TERMS, clock },
+    },
   });
   lease.handOut();
   users.add(lease);
   return lease;
 }
 
-function copyMember(from: object, to: object, name: PropertyKey): void {
+function copyMember(from: object, to: Handle, name: PropertyKey, lease: Lease): void {
   // Asked for, a signal would be made. A handle has its own.
   if (name === "signal" || !Object.prototype.propertyIsEnumerable.call(from, name)) return;
-  Reflect.set(to, name, Reflect.get(from, name));
+  const value: unknown = Reflect.get(from, name);
+  if (name !== "expiresAtMs") Reflect.set(to, name, value);
+  else {
+    lease.show(value as number);
+    showMember(to, name, EXPIRY);
+  }
 }
 
 /** Adds the members of a lock of this package that results did not have in SyncGuard 2. */
@@ -251,9 +267,13 @@ function complete(handle: Handle, lease: Lease): Handle {
   if (handle.locks === undefined) handle.key = lease.key;
   // By the handle, so that whoever keeps this keeps the handle, as with its other methods.
   handle.assertHeld = () => Handle.lease(handle).assertHeld();
-  // Every lock comes through here, and `Object.defineProperty` takes two and a half times as long.
-  (handle as unknown as LegacyAccessors).__defineGetter__("signal", SIGNAL.get);
+  showMember(handle, "signal", SIGNAL);
   return handle;
+}
+
+/** Makes a getter the handle's own. Every lock comes through here, and `Object.defineProperty` takes two and a half times as long. */
+function showMember(handle: Handle, name: string, { get }: Getter): void {
+  (handle as unknown as LegacyAccessors).__defineGetter__(name, get);
 }
 
 /**
@@ -280,9 +300,7 @@ function addMethods(
     return await release;
   };
   handle.extend = (ttlMs, signal) =>
-    (ttlMs as unknown) === WHOSE
-      ? (handle as never)
-      : extendHeld(lease, backend, handle, ttlMs, signal);
+    (ttlMs as unknown) === WHOSE ? (handle as never) : extendHeld(lease, backend, ttlMs, signal);
   handle[Symbol.asyncDispose] = async () => {
     if (releasing === undefined) {
       releasing = disposeHeld(lease, backend, Handle.disposal(handle));

@@ -3,7 +3,7 @@
 import { isError } from "../native/thrown.js";
 import type { HeartbeatOptions } from "../values/auto-extend.js";
 import type { Clock } from "../values/clock.js";
-import type { ExpiryView, Heartbeats } from "./extended.js";
+import type { Heartbeats } from "./extended.js";
 import { type Extending, extendOn } from "./internals.js";
 import type { Lease } from "./lease.js";
 import { goneLock } from "../values/mutation.js";
@@ -28,11 +28,11 @@ export type Beating = {
  *
  * There is no limit for a hanging event loop: while it hangs, these timers do not run either.
  *
- * @param handle - shows until when it is held
+ * @param handle - it ends once this one was collected, and all others of it
  */
 export function startHeartbeats(
   backend: Extending,
-  handle: ExpiryView,
+  handle: object,
   lease: Lease,
   beating: Beating,
 ): void {

@@ -2,7 +2,6 @@
 
 import { LockError } from "../native/errors.js";
 import type { DisposalOptions } from "../values/arguments.js";
-import type { ExpiryView } from "./extended.js";
 import { type Extending, endsLaterOn, extendOn, type Releasing, releaseOn } from "./internals.js";
 import type { Lease } from "./lease.js";
 import { failure, goneLock } from "../values/mutation.js";
@@ -17,13 +16,12 @@ import type {
   ReleaseResult,
 } from "../values/types.js";
 
-/** Extends a lock for its holder, who sees in `handle` until when. */
+/** Extends a lock for its holder. */
 export async function extendHeld(
   lease: Lease,
   backend: Extending,
-  handle: ExpiryView,
   ttlMs: number,
-  signal: AbortSignal | undefined,
+  signal?: AbortSignal,
 ): Promise<ExtendResult> {
   if (lease.isLost()) return failure("expired");
   const endMs = lease.clock.elapsed() + ttlMs;
@@ -47,7 +45,7 @@ export async function extendHeld(
   }
   // It was lost meanwhile, and whoever works under it has been told.
   if (lease.isLost()) return failure("expired");
-  handle.expiresAtMs = result.expiresAtMs;
+  lease.show(result.expiresAtMs);
   lease.moved(endMs);
   return result;
 }

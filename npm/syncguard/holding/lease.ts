@@ -10,7 +10,7 @@ import { LockError } from "../native/errors.js";
 import type { Failure } from "../native/outcome.js";
 import { endOf } from "../values/clock.js";
 import { type LeaseReport, subjectOfKeys } from "../watching/events.js";
-import { type ExpiryView, Extension, type Heartbeats } from "./extended.js";
+import { Extension, type Heartbeats } from "./extended.js";
 import type { Grant } from "./grant.js";
 import { Granted } from "./granted.js";
 import { GONE, HELD, type LeaseState, type LeaseStateName } from "./lease-state.js";
@@ -28,6 +28,7 @@ export class Lease extends Granted {
   private why: LockError | undefined = undefined;
   private audience: Audience = "nobody";
   private endMs: number;
+  private shownEndMs: number;
   private longestMs: number;
   private extension: Extension | undefined = undefined;
   private lossSignal: LossSignal | undefined = undefined;
@@ -39,6 +40,7 @@ export class Lease extends Granted {
   constructor(grant: Grant) {
     super(grant);
     this.endMs = grant.endMs;
+    this.shownEndMs = grant.expiresAtMs;
     this.longestMs = grant.lastsMs;
   }
 
@@ -49,6 +51,16 @@ export class Lease extends Granted {
   /** Why the lock is lost, if it is. */
   get loss(): LockError | undefined {
     return this.why;
+  }
+
+  /** When it ends by the store's clock, as its handles show it. These are frozen by some users: nothing is written into them. */
+  get expiresAtMs(): number {
+    return this.shownEndMs;
+  }
+
+  /** The store has said that it ends then. */
+  show(expiresAtMs: number): void {
+    this.shownEndMs = expiresAtMs;
   }
 
   /** How long it can last from any moment on, by all that it was granted and extended for. */
@@ -141,8 +153,8 @@ export class Lease extends Granted {
     monitor(this);
   }
 
-  /** Keeps the `expiresAtMs` of a handle up to date while the lock is extended, which ends once all of them were collected. */
-  follow(handle: ExpiryView): void {
+  /** A lock that is extended by heartbeats ends once all of its handles were collected. */
+  follow(handle: object): void {
     this.extension?.follow(handle, this);
   }
 
@@ -150,6 +162,7 @@ export class Lease extends Granted {
   beat(expiresAtMs: number): void {
     if (this.extension === undefined) return;
     this.extension.beat(expiresAtMs);
+    this.show(expiresAtMs);
     this.endIfForgotten();
   }
 

@@ -62,7 +62,7 @@ export class Lock {
   /** How it was acquired. */
   readonly attempts: ReadonlyArray<Promise<ExecutionStats>>;
   /** Until when it is held for certain, in milliseconds since the Unix epoch, by the clock of this machine; 0 once it was released. */
-  expiration: number;
+  declare expiration: number;
   /** What redlock does not have: the fencing token of each resource, larger than that of every earlier lock on it. */
   readonly fences: ReadonlyMap<string, Fence>;
 
@@ -83,7 +83,15 @@ export class Lock {
     this.resources = resources;
     this.value = value;
     this.attempts = attempts;
-    this.expiration = expiration;
+    // Kept outside of the object: users may freeze it.
+    Object.defineProperty(this, "expiration", {
+      get: () => expiration,
+      set: (value: number) => {
+        expiration = value;
+      },
+      enumerable: true,
+      configurable: true,
+    });
     this.fences = fences;
   }
 

@@ -17,8 +17,8 @@ export type HeldLocks<C extends BackendCapabilities = FencingCapabilities> = Dis
   LockSet & {
     /** The locks were granted. */
     ok: true;
-    /** When the first of them ends, in milliseconds since the Unix epoch. */
-    expiresAtMs: number;
+    /** When the first of them ends, in milliseconds since the Unix epoch; `extend` and heartbeats update it. */
+    readonly expiresAtMs: number;
     /** Always there: pass it to what the locks protect. Its reason names the lock that was lost. */
     readonly signal: AbortSignal;
   };

@@ -1,5 +1,6 @@
-/** What handles have in place of what only some stores can do. */
+/** What handles have in place of what only some stores can do, and how they print. */
 
+import { inspect } from "node:util";
 import { invalid } from "../options/validation.js";
 
 /** Says where it is, which is more than that something is no function. Handles of the stores that can do it have their own. */
@@ -16,6 +17,16 @@ export class Refusals {
 
   guardQuery(): never {
     throw invalid("guardQuery() is for locks in PostgreSQL");
+  }
+
+  /** With the time at which the lock ends, and not the getter that tells it. */
+  [inspect.custom](): object {
+    const members = Object.getOwnPropertyDescriptors(this) as PropertyDescriptorMap;
+    const { expiresAtMs } = this as { expiresAtMs?: unknown };
+    if (members.expiresAtMs !== undefined) {
+      members.expiresAtMs = { value: expiresAtMs, enumerable: true };
+    }
+    return Object.defineProperties({}, members);
   }
 }
 

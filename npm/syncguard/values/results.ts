@@ -11,7 +11,7 @@ export type AcquireOk<C extends BackendCapabilities> = {
   /** Proof of ownership: whoever knows it can release and extend the lock. */
   lockId: string;
   /** When the lock ends. */
-  expiresAtMs: number;
+  readonly expiresAtMs: number;
 } & (C["supportsFencing"] extends true
   ? {
       /** The fencing token: larger than that of every earlier lock on the key. */
