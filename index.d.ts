@@ -977,9 +977,14 @@ interface OnceOptions extends LockLabels {
     /**
      * Names the period, or the version: a moment, a whole number that is not negative, or a text whose order is that of its
      * characters, such as an ISO date; a text of digits alone is a number. A key has either numbers or texts. At most 100 printable
-     * characters of ASCII.
+     * characters of ASCII. A time of day needs a `Z` or an offset.
      */
     due: Date | number | string;
+    /**
+     * Whether `due` may be a moment, or a text that reads as a date, that begins more than a day after this moment of the store's clock.
+     * Default: that is `InvalidArgument`, because once it is done, all that is right would count as done.
+     */
+    allowAhead?: boolean | undefined;
     /** Milliseconds after which the lock ends by itself, so that another process can do it if this one has died. Default 30000. */
     ttlMs?: number | undefined;
     /** Cancels the attempt, and aborts the signal of the callback's handle. */
@@ -1002,8 +1007,11 @@ type OnceResult<T> = {
 } | {
     /** It did not run here. */
     ran: false;
-    /** It was done before, for this period or for a later one. */
-    reason: "done";
+    /**
+     * It was done before, for this period; `"ahead"`: for a later one. Then whoever asks is late, or a wrong clock has stored
+     * {@link lastDue}: `syncguard mark` sets it back.
+     */
+    reason: "done" | "ahead";
     /** When that was stored, on the store's clock. */
     doneAt: Date;
     /** The last period that is stored as done; of a moment its milliseconds. */
@@ -1432,8 +1440,8 @@ type LockEvent = {
     keyHashes?: HashId[];
     /** `hashKey(lockId)`, when the operation has a lock id. */
     lockIdHash?: HashId;
-    /** Why an acquisition, release or extension did nothing, when known; `"done"` only for `once()`. */
-    reason?: "locked" | "done" | "expired" | "not-found";
+    /** Why an acquisition, release or extension did nothing, when known; `"done"` and `"ahead"` only for `once()`. */
+    reason?: "locked" | "done" | "ahead" | "expired" | "not-found";
     /** How long `lock()` has waited, in milliseconds: in all, or on a backend of your own until the end of this attempt. */
     waitMs?: number;
     /** How many attempts it has made until then; 0 if its time was over, or it was cancelled, before its turn came. */
@@ -1633,6 +1641,24 @@ declare function lock<T>(fn: (handle: SlotHandle) => Promise<T> | T, config: Slo
  * ```
  */
 declare function lock<T>(fn: (handle: LocksHandle) => Promise<T> | T, config: LockConfigOf<Claims | Required<Claim>>): Promise<T>;
+
+/** The time by which locks are waited for and held. */
+/** A clock and its timers. */
+interface Clock {
+    /** Milliseconds since the Unix epoch. */
+    now(): number;
+    /** Milliseconds since some moment. Nobody can set this back. */
+    elapsed(): number;
+    /** Calls `run` once, after `ms` milliseconds. */
+    setTimeout(run: () => void, ms: number): Timer;
+    /** Forgets a timer that has not been due yet. */
+    clearTimeout(timer: Timer | undefined): void;
+}
+/** What `setTimeout` of a clock returns. */
+type Timer = {
+    /** Lets the process end before the timer is due. */
+    unref?: () => unknown;
+};
 
 /** Something that is to be done once for each period. */
 
@@ -1979,24 +2005,6 @@ declare function sanitizeLockInfo<C extends BackendCapabilities>(rawData: RawLoc
  * ```
  */
 declare function attachRawData<Info extends object>(info: Info, raw: RawIdentifiers): Info;
-
-/** The time by which locks are waited for and held. */
-/** A clock and its timers. */
-interface Clock {
-    /** Milliseconds since the Unix epoch. */
-    now(): number;
-    /** Milliseconds since some moment. Nobody can set this back. */
-    elapsed(): number;
-    /** Calls `run` once, after `ms` milliseconds. */
-    setTimeout(run: () => void, ms: number): Timer;
-    /** Forgets a timer that has not been due yet. */
-    clearTimeout(timer: Timer | undefined): void;
-}
-/** What `setTimeout` of a clock returns. */
-type Timer = {
-    /** Lets the process end before the timer is due. */
-    unref?: () => unknown;
-};
 
 /** Handles: the methods of a granted lock, and its release at the end of a block. */
 

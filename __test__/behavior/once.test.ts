@@ -32,11 +32,23 @@ onEveryStore("what is done once", (connect) => {
     await backend.once(key, { due: new Date(before) }, () => undefined);
     for (const due of [before, before - 1, new Date(0)]) {
       const refused = await connect().once(key, { due }, () => undefined);
-      expect(refused).toMatchObject({ ran: false, reason: "done", lastDue: String(before) });
+      const reason = due === before ? "done" : "ahead";
+      expect(refused).toMatchObject({ ran: false, reason, lastDue: String(before) });
       const doneAt = (refused as { doneAt: Date }).doneAt.getTime();
       expect(Math.abs(doneAt - before)).toBeLessThan(60_000);
     }
     expect(await backend.once(key, { due: before + 1 }, () => 5)).toEqual({ ran: true, value: 5 });
+  });
+
+  test("is refused if it is a date that is far ahead, unless that is allowed", async () => {
+    const [backend, key, due] = [connect(), newKey(), "9999-12-31"];
+    const error = await lockError(backend.once(key, { due }, () => 1));
+    expect(error.code).toBe("InvalidArgument");
+    expect(await backend.isLocked({ key })).toBe(false);
+    const allowed = await backend.once(key, { due, allowAhead: true }, () => 2);
+    expect(allowed).toEqual({ ran: true, value: 2 });
+    const late = await backend.once(key, { due: "2026-11-24" }, () => 3);
+    expect(late).toMatchObject({ ran: false, reason: "ahead", lastDue: due });
   });
 
   test("stays open if it fails, and is told to be running meanwhile", async () => {

@@ -31,12 +31,26 @@ describe("exec --once", () => {
   it("runs a command once for each period, and ends with 0 when that was done before", async () => {
     const first = await exec("2026-11-24", "echo", "ran");
     expect(first).toMatchObject({ code: 0, stdout: "ran\n", stderr: "" });
-    for (const due of ["2026-11-24", "2026-11-23"]) {
-      expect(await exec(due, "echo", "ran")).toMatchObject({ code: 0, stdout: "", stderr: "" });
-    }
+    const again = await exec("2026-11-24", "echo", "ran");
+    expect(again).toMatchObject({ code: 0, stdout: "", stderr: "" });
     const told = await cli(url, "exec", KEY, "--once", "2026-11-24", "-v", "--", "echo", "ran");
     expect(told.stderr).toContain("nothing to do: done for 2026-11-24, at 2");
     expect(await exec("2026-11-25", "echo", "ran")).toMatchObject({ code: 0, stdout: "ran\n" });
+  });
+
+  it("ends with 65 when a later period is done, and says how to set that back", async () => {
+    const far = ["--once", "2999-11-27", "--", "echo", "ran"];
+    const refused = await cli(url, "exec", KEY, ...far);
+    expect(refused).toMatchObject({ code: 64, stdout: "" });
+    expect(refused.stderr).toContain("more than a day after");
+    expect(await cli(url, "exec", KEY, "--allow-ahead", ...far)).toMatchObject({ code: 0 });
+    const ahead = await exec("2026-11-24", "echo", "ran");
+    expect(ahead).toMatchObject({ code: 65, stdout: "" });
+    expect(ahead.stderr).toContain("a later period than --once is done, 2999-11-27");
+    expect(ahead.stderr).toContain("syncguard mark KEY --set DUE --yes");
+    expectPlain(ahead);
+    await cli(url, "mark", KEY, "--set", "2026-11-23", "--yes");
+    expect(await exec("2026-11-24", "echo", "ran")).toMatchObject({ code: 0, stdout: "ran\n" });
   });
 
   it("leaves the period open when the command fails, or cannot be run", async () => {
@@ -73,6 +87,8 @@ describe("exec --once", () => {
   it("takes what once() takes, and nothing beside it", async () => {
     for (const args of [
       ["--once", ""],
+      ["--once", "tomorow"],
+      ["--allow-ahead"],
       ["--once", "é"],
       ["--once", "1", "--slots", "2"],
       ["--once", "1", "--wait", "1s"],

@@ -1,7 +1,7 @@
 /** `once()`: what it takes, and what it does with what its function does. */
 
 import { runInNewContext } from "node:vm";
-import { describe, expect, test } from "vitest";
+import { describe, expect, test, vi } from "vitest";
 import { type LockEvent, once, setDefaultBackend, withTelemetry } from "syncguard";
 import { createTestBackend, TestClock } from "syncguard/testing";
 import { lockError, rejection } from "../support/errors";
@@ -65,11 +65,14 @@ describe("the arguments", () => {
     const { backend } = onTestClock();
     const at = new Date("2026-11-24T06:00:00Z");
     expect(await backend.once(KEY, { due: at }, () => 1)).toEqual({ ran: true, value: 1 });
-    for (const due of [at, at.getTime(), String(at.getTime()), at.getTime() - 1, 0]) {
-      expect(await backend.once(KEY, { due }, () => 2)).toMatchObject({
-        reason: "done",
-        lastDue: String(at.getTime()),
-      });
+    for (const [reason, dues] of [
+      ["done", [at, at.getTime(), String(at.getTime())]],
+      ["ahead", [at.getTime() - 1, 0]],
+    ] as const) {
+      for (const due of dues) {
+        const refused = await backend.once(KEY, { due }, () => 2);
+        expect(refused).toMatchObject({ reason, lastDue: String(at.getTime()) });
+      }
     }
     const error = await lockError(backend.once(KEY, { due: at.toISOString() }, () => 3));
     expect(error).toMatchObject({ code: "InvalidArgument" });
@@ -77,6 +80,71 @@ describe("the arguments", () => {
     expect(await backend.once(KEY, { due: at.getTime() + 1 }, () => 4)).toMatchObject({
       ran: true,
     });
+  });
+});
+
+describe("a period that is named by a date", () => {
+  // 2026-11-27T12:00Z
+  const NOW_MS = 1_795_780_800_000;
+  const at = (clock: TestClock) => createTestBackend({ clock });
+
+  test.each([
+    new Date(NOW_MS + 86_400_001),
+    String(NOW_MS + 86_400_001),
+    ...["2026-11-29", "2026-11-28T12:01Z", "2026-11-28 12:00:00-00:01"],
+    ...["2027-11-27", "20271127", "2026-12", "2026-W49", "2027-W01"],
+  ])("is refused more than a day ahead, unless that is asked for: %s", async (due) => {
+    const backend = at(new TestClock(NOW_MS));
+    const error = await lockError(backend.once(KEY, { due }, () => 1));
+    expect(error).toMatchObject({ code: "InvalidArgument" });
+    expect(error.message).toContain("allowAhead");
+    expect(await backend.isLocked({ key: KEY })).toBe(false);
+    expect(await backend.once(KEY, { due, allowAhead: true }, () => 2)).toMatchObject({
+      value: 2,
+    });
+  });
+
+  test.each([
+    ...[new Date(NOW_MS + 86_400_000), "1795867200000", "2026-11-28", "2026-11-28T12:00Z"],
+    ...["2026-11-28T14:00+02:00", "20261128", "2026-11", "2026-W48", "42", "20271127235959"],
+    ...["v2027-11-27", "report"],
+  ])("runs up to a day ahead, and what is no date always: %s", async (due) => {
+    const backend = at(new TestClock(NOW_MS));
+    expect(await backend.once(KEY, { due }, () => 1)).toEqual({ ran: true, value: 1 });
+  });
+
+  test("is done again in the hour that comes twice, if it has an offset", async () => {
+    const backend = at(new TestClock(NOW_MS));
+    for (const due of ["2026-10-25T02:00+02:00", "2026-10-25T02:00+01:00"]) {
+      expect(await backend.once(KEY, { due }, () => 1)).toMatchObject({ ran: true });
+    }
+  });
+
+  test("is warned of if it is a time without one", async () => {
+    const warnings: unknown[] = [];
+    const emit = vi.spyOn(process, "emitWarning");
+    emit.mockImplementation((...args: unknown[]) => void warnings.push(args[1]));
+    const backend = at(new TestClock(NOW_MS));
+    await backend.once(KEY, { due: "2026-10-24" }, nothing);
+    await backend.once(KEY, { due: "2026-10-25T02:00Z" }, nothing);
+    expect(warnings).toEqual([]);
+    for (const due of ["2026-10-26 02:00", "2026-10-27 02:00"]) {
+      await backend.once(KEY, { due }, nothing);
+    }
+    emit.mockRestore();
+    expect(warnings).toMatchObject([{ code: "SYNCGUARD_LOCAL_PERIOD" }]);
+  });
+
+  test("is told of as ahead if a later one is done", async () => {
+    const backend = at(new TestClock(NOW_MS));
+    const events: LockEvent[] = [];
+    const observed = withTelemetry(backend, { onEvent: (event) => events.push(event) });
+    await backend.once(KEY, { due: "2027-11-27", allowAhead: true }, nothing);
+    expect(await once(observed, KEY, { due: "2026-11-27" }, nothing)).toEqual({
+      ...{ ran: false, reason: "ahead" },
+      ...{ doneAt: new Date(NOW_MS), lastDue: "2027-11-27" },
+    });
+    expect(events).toMatchObject([{ type: "acquire", result: "fail", reason: "ahead" }]);
   });
 });
 

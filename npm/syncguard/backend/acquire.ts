@@ -17,6 +17,7 @@ import { type HeartbeatOptions, readAutoExtend } from "../values/auto-extend.js"
 import { addTarget, givenKey, type LockTarget, readTarget } from "../values/claims.js";
 import type { BackendContext, StoreHeartbeats } from "./context.js";
 import { TIME_TOLERANCE_MS } from "../values/defaults.js";
+import { type Done, isAfter, storedDue } from "../values/due.js";
 import { extendChecked } from "./extend.js";
 import { withWanted } from "../holding/grant.js";
 import { createHandle, noLock } from "../holding/handle.js";
@@ -68,7 +69,7 @@ export async function acquire<C extends BackendCapabilities>(
     const answer = settle(await on.store.acquire(key, ttlMs, details, signal, wait));
     if (!("lockId" in answer)) {
       heartbeats?.stop();
-      return refusalOf(answer, target) as AcquireOutcome<C>;
+      return refusalOf(answer, target, asked.due) as AcquireOutcome<C>;
     }
     const attempt = { target, ttlMs, startedMs, signal, autoExtend, heartbeats, asked };
     return grant(on, attempt, answer) as AcquireOutcome<C>;
@@ -168,8 +169,12 @@ function giveBack({ self, terms }: BackendContext, lease: Lease): void {
 }
 
 /** The result for whoever was not granted the lock. */
-function refusalOf(answer: Locked | Text, target: LockTarget): object {
-  if ("text" in answer) return { ...noLock(undefined), done: JSON.parse(answer.text) as unknown };
+function refusalOf(answer: Locked | Text, target: LockTarget, due?: string): object {
+  if ("text" in answer) {
+    const done = JSON.parse(answer.text) as Done;
+    const isLater = due !== undefined && isAfter(storedDue(done.due), storedDue(due));
+    return { ...noLock(undefined), done: { ...done, isLater } };
+  }
   return noLock(givenKey(target, answer.lockedKey), answer.busy);
 }
 

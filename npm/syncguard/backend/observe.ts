@@ -3,6 +3,7 @@
 import type { Wait } from "../native/wait.js";
 import type { LockTarget } from "../values/claims.js";
 import type { Clock } from "../values/clock.js";
+import type { Done } from "../values/due.js";
 import {
   type Observation,
   type Stream,
@@ -125,10 +126,11 @@ export function observe<C extends BackendCapabilities>(
   };
 }
 
-function acquired(result: { ok: boolean; lockId?: string; done?: unknown }): Report {
-  return result?.ok
-    ? { result: "ok", lockId: result.lockId }
-    : { result: "fail", reason: result?.done === undefined ? "locked" : "done" };
+function acquired(result: { ok: boolean; lockId?: string; done?: Done }): Report {
+  if (result?.ok) return { result: "ok", lockId: result.lockId };
+  const { done } = result ?? {};
+  if (done === undefined) return { result: "fail", reason: "locked" };
+  return { result: "fail", reason: done.isLater ? "ahead" : "done" };
 }
 
 function mutated(result: ReleaseResult | ExtendResult): Report {

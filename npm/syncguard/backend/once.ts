@@ -3,14 +3,16 @@
 import { LockError } from "../native/errors.js";
 import { readSignal } from "../native/signal.js";
 import { optionNames, refuseUnknown } from "../options/names.js";
-import { checkFunction, checkObject, invalid } from "../options/validation.js";
+import { checkBooleans, checkFunction, checkObject, invalid } from "../options/validation.js";
 import { LABELS, readLabels, resolveTtl } from "../values/arguments.js";
 import { readAutoExtend } from "../values/auto-extend.js";
 import { runInside } from "../holding/chain.js";
-import { readDue } from "../values/due.js";
+import { type Done, readDue } from "../values/due.js";
+import { isFarAhead } from "../values/period.js";
 import { disposalOf, leaseWithHandle, readDisposal } from "../holding/handle.js";
-import { disposeHeld, finishHeld } from "../holding/held.js";
-import { acquireOf, internalsOf } from "../holding/internals.js";
+import { disposeHeld, finishHeld, releaseUnused } from "../holding/held.js";
+import { acquireOf, internalsOf, type Releasing } from "../holding/internals.js";
+import type { Lease } from "../holding/lease.js";
 import { createLockHandle } from "./lock.js";
 import type {
   BackendCapabilities,
@@ -21,7 +23,7 @@ import type {
 } from "../values/types.js";
 
 const OPTIONS = optionNames("once()", [
-  ...["due", "ttlMs", "signal", "autoExtend", ...LABELS],
+  ...["due", "allowAhead", "ttlMs", "signal", "autoExtend", ...LABELS],
   ...["onReleaseError", "onLost", "disposeTimeoutMs"],
 ]);
 
@@ -40,6 +42,8 @@ export async function runOnce<T, C extends BackendCapabilities>(
   refuseUnknown(options, OPTIONS);
   checkFunction(fn, "fn");
   const due = readDue(options.due);
+  const { allowAhead = false } = options;
+  checkBooleans({ allowAhead });
   const terms = readDisposal(options);
   const ttlMs = resolveTtl(options.ttlMs);
   const autoExtend = readAutoExtend(options.autoExtend, ttlMs);
@@ -53,6 +57,7 @@ export async function runOnce<T, C extends BackendCapabilities>(
   const attempt = await acquire({ key, ttlMs, signal, autoExtend, ...labels }, { due, terms });
   if (!attempt.ok) return refused(attempt);
   const { lease, handle } = leaseWithHandle<C>(backend, attempt, key);
+  if (!allowAhead) await refuseFarAhead(backend, lease, ttlMs);
   /** Whether the store was asked to release the lock and to store that it is done. */
   let isFinishing = false;
   const run = async (): Promise<T> => {
@@ -75,13 +80,31 @@ export async function runOnce<T, C extends BackendCapabilities>(
   return { ran: true, value };
 }
 
+/**
+ * Gives a lock back whose period begins more than a day after its grant, by the store's clock: nothing was done under it.
+ *
+ * @throws LockError `InvalidArgument`
+ */
+export async function refuseFarAhead(
+  backend: Releasing,
+  lease: Lease,
+  ttlMs: number,
+): Promise<void> {
+  if (lease.due === undefined || !isFarAhead(lease.due, lease.expiresAtMs - ttlMs)) return;
+  await releaseUnused(lease, backend);
+  throw invalid(
+    "due begins more than a day after this moment of the store's clock, and once it is done all that is right would count as done: " +
+      "correct it, or the clock of this machine, or allow it with allowAhead",
+  );
+}
+
 /** Why it does not run here and now. */
 function refused(attempt: object): Extract<OnceResult<never>, { ran: false }> {
-  const { done } = attempt as { done?: { due: string; doneAtMs: number } };
+  const { done } = attempt as { done?: Done };
   if (done === undefined) return { ran: false, reason: "running" };
   return {
     ran: false,
-    reason: "done",
+    reason: done.isLater ? "ahead" : "done",
     doneAt: new Date(done.doneAtMs),
     lastDue: done.due,
   };

@@ -10,6 +10,8 @@ export const Exit = {
   /** There is no such lock; or, of `doctor`, something is wrong. */
   NO: 1,
   USAGE: 64,
+  /** Of `exec --once`: what is stored as done is later. */
+  AHEAD: 65,
   UNAVAILABLE: 69,
   INTERNAL: 70,
   /** Somebody else holds the lock. */

@@ -3,15 +3,24 @@
 import { types } from "node:util";
 import { constants } from "../native/constants.js";
 import { invalid } from "../options/validation.js";
+import { periodOf } from "./period.js";
 
 const { maxDueLength, maxDueDigits } = constants;
+
+/** The answer to whoever asks for a period that is done. */
+export type Done = {
+  readonly due: string;
+  readonly doneAtMs: number;
+  /** Whether a later one is. */
+  readonly isLater: boolean;
+};
 
 /** The printable characters of ASCII. */
 const PRINTABLE = /^[ -~]+$/;
 const DIGITS = /^\d+$/;
 
 /**
- * What was given as `due`, as text: of a moment its milliseconds.
+ * What was given as `due`, as text: of a moment its milliseconds, and of a time with an offset the same in UTC.
  *
  * @throws LockError `InvalidArgument`
  */
@@ -29,7 +38,25 @@ export function readDue(due: unknown): string {
   } else if (due.length > maxDueLength) {
     throw invalid(`due must not have more than ${maxDueLength} characters`);
   }
-  return due;
+  const period = periodOf(due);
+  if (period?.isLocal === true) warnOfLocal();
+  return period?.name ?? due;
+}
+
+let hasWarned = false;
+
+/** Says once that in autumn an hour comes twice. */
+function warnOfLocal(): void {
+  if (hasWarned) return;
+  hasWarned = true;
+  process.emitWarning(
+    "due is a time of day without an offset: if it is local time, the hour that comes twice when clocks go back counts as done the second time",
+    {
+      type: "SyncGuardWarning",
+      code: "SYNCGUARD_LOCAL_PERIOD",
+      detail: 'Write it in UTC with a Z, or with an offset: "2026-10-25T02:00+02:00".',
+    },
+  );
 }
 
 function numbered(number: number): string {

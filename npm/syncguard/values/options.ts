@@ -237,9 +237,14 @@ export interface OnceOptions extends LockLabels {
   /**
    * Names the period, or the version: a moment, a whole number that is not negative, or a text whose order is that of its
    * characters, such as an ISO date; a text of digits alone is a number. A key has either numbers or texts. At most 100 printable
-   * characters of ASCII.
+   * characters of ASCII. A time of day needs a `Z` or an offset.
    */
   due: Date | number | string;
+  /**
+   * Whether `due` may be a moment, or a text that reads as a date, that begins more than a day after this moment of the store's clock.
+   * Default: that is `InvalidArgument`, because once it is done, all that is right would count as done.
+   */
+  allowAhead?: boolean | undefined;
   /** Milliseconds after which the lock ends by itself, so that another process can do it if this one has died. Default 30000. */
   ttlMs?: number | undefined;
   /** Cancels the attempt, and aborts the signal of the callback's handle. */
@@ -265,8 +270,11 @@ export type OnceResult<T> =
   | {
       /** It did not run here. */
       ran: false;
-      /** It was done before, for this period or for a later one. */
-      reason: "done";
+      /**
+       * It was done before, for this period; `"ahead"`: for a later one. Then whoever asks is late, or a wrong clock has stored
+       * {@link lastDue}: `syncguard mark` sets it back.
+       */
+      reason: "done" | "ahead";
       /** When that was stored, on the store's clock. */
       doneAt: Date;
       /** The last period that is stored as done; of a moment its milliseconds. */

@@ -18,8 +18,8 @@ export type LockEvent = {
   keyHashes?: HashId[];
   /** `hashKey(lockId)`, when the operation has a lock id. */
   lockIdHash?: HashId;
-  /** Why an acquisition, release or extension did nothing, when known; `"done"` only for `once()`. */
-  reason?: "locked" | "done" | "expired" | "not-found";
+  /** Why an acquisition, release or extension did nothing, when known; `"done"` and `"ahead"` only for `once()`. */
+  reason?: "locked" | "done" | "ahead" | "expired" | "not-found";
   /** How long `lock()` has waited, in milliseconds: in all, or on a backend of your own until the end of this attempt. */
   waitMs?: number;
   /** How many attempts it has made until then; 0 if its time was over, or it was cancelled, before its turn came. */

@@ -2,6 +2,8 @@ import { ownerOfProcess } from "../../values/arguments.js";
 import { BACKEND_DEFAULTS } from "../../values/defaults.js";
 import { leaseOf as leaseOfAny } from "../../holding/handle.js";
 import { finishHeld, releaseUnused } from "../../holding/held.js";
+import { refuseFarAhead } from "../../backend/once.js";
+import type { Done } from "../../values/due.js";
 import { type AcquireArguments, acquireOf } from "../../holding/internals.js";
 import type { Lease } from "../../holding/lease.js";
 import type {
@@ -47,7 +49,7 @@ export const exec: Command = {
     "The command has SYNCGUARD_KEY and SYNCGUARD_FENCE in its environment, of a slot SYNCGUARD_SLOT as well; of several locks\n" +
     "SYNCGUARD_KEY_1, SYNCGUARD_FENCE_1 and so on, in the order of the keys. No shell is involved: use sh -c for one.\n" +
     "With --once, the command runs only if no command has run to its end for this period, or for a later one: otherwise the exit\n" +
-    "code is 0. A command that ends with another code than 0 leaves the period open.",
+    "code is 0, or 65 if it was a later one. A command that ends with another code than 0 leaves the period open.",
 
   options: {
     ttl: {
@@ -70,6 +72,10 @@ export const exec: Command = {
       type: "string",
       value: "DUE",
       help: "once for each period: a number, or a text that sorts, such as an ISO date; all of a key are of one kind",
+    },
+    "allow-ahead": {
+      type: "boolean",
+      help: "with --once: also a date more than a day ahead of the store's clock",
     },
     wait: {
       type: "string",
@@ -111,7 +117,8 @@ export const exec: Command = {
   ],
   exits: [
     ["N", "the command's own exit code"],
-    ["0", "also with --once: it was done before, for this period or for a later one"],
+    ["0", "also with --once: it was done before, for this period"],
+    ["65", "with --once: it was done before, for a later period; the command was not run"],
     ["128+N", "the command was ended by signal N, or exec was while it waited"],
     ["75", "somebody else holds the lock; the command was not run"],
     ["76", "the lock was lost before the command had ended"],
@@ -136,7 +143,7 @@ function leaseOf(held: Held): Lease {
 }
 
 /** The answer to an attempt for a period that is done. */
-type NothingToDo = { readonly ok: false; readonly done: Mark };
+type NothingToDo = { readonly ok: false; readonly done: Done };
 
 type Settings = {
   /** As given; they stand in this order in the environment of the command. */
@@ -147,6 +154,7 @@ type Settings = {
   readonly minHoldMs: number;
   readonly waitMs: number;
   readonly due: string | undefined;
+  readonly allowAhead: boolean;
   readonly killAfterMs: number;
   readonly autoExtend: boolean;
   readonly owner: string;
@@ -169,6 +177,7 @@ function read({ values, operands }: Invocation): Settings {
     ...{ keys: operands, slots, take, ttlMs, minHoldMs },
     waitMs: duration("wait", 0, readDuration),
     due,
+    allowAhead: values["allow-ahead"] === true,
     killAfterMs: duration("kill-after", DEFAULT_KILL_AFTER_MS, readDuration),
     autoExtend: values["no-auto-extend"] !== true,
     owner: ownerOf(values),
@@ -190,7 +199,14 @@ function readSlots(values: Values, operands: readonly string[]): Pick<Settings, 
 /** The period for which the command is to run once. */
 function readOnce(values: Values, isOneKey: boolean): string | undefined {
   const once = text(values, "once");
-  if (once === undefined) return undefined;
+  if (once === undefined) {
+    if (values["allow-ahead"] === true) throw usage("--allow-ahead needs --once");
+    return undefined;
+  }
+  // A word such as "tomorow" is the same every day, and is later than every date.
+  if (!/\d/.test(once)) {
+    throw usage("--once needs a digit: it names a period", 'a date: --once "$(date -u +%F)"');
+  }
   if (!isOneKey) throw usage("--once is for one key");
   for (const other of ["wait", "min-hold"]) {
     if (values[other] !== undefined) throw usage(`--once and --${other} exclude each other`);
@@ -222,6 +238,14 @@ async function runUnderLock(
         Exit.LOCKED,
         `${whyNot(settings)}: the command was not run`,
         waitMs > 0 ? undefined : "--wait 5m waits for it; `syncguard status` shows who holds it",
+      );
+    }
+    if (!held.ok && held.done.isLater) {
+      throw new CliError(
+        "Ahead",
+        Exit.AHEAD,
+        `a later period than --once is done, ${shownMark(held.done)}: the command was not run`,
+        "if a wrong clock has stored it, `syncguard mark KEY --set DUE --yes` with the last DUE that is right sets it back",
       );
     }
     if (!held.ok) {
@@ -280,11 +304,15 @@ async function acquire(
 async function acquireOnce(
   backend: Backend,
   opts: AcquireArguments,
-  { due, minHoldMs }: Settings,
+  { due, allowAhead, ttlMs, minHoldMs }: Settings,
   onLost: OnLost,
 ): Promise<Held | NothingToDo | undefined> {
   const attempt = await acquireOf(backend)?.(opts, { due, terms: { onLost, minHoldMs } });
-  if (attempt?.ok === true) return attempt as HeldLock;
+  if (attempt?.ok === true) {
+    const held = attempt as HeldLock;
+    if (!allowAhead) await refuseFarAhead(backend, leaseOf(held), ttlMs);
+    return held;
+  }
   const refused = attempt as Partial<NothingToDo> | undefined;
   return refused?.done === undefined ? undefined : (refused as NothingToDo);
 }
