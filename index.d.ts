@@ -449,7 +449,7 @@ type SlotClaim = Readonly<{
     /** With it, several are asked for: {@link Claim}. */
     take?: undefined;
 }>;
-/** Several claims, all or nothing: at most 100 locks, and no key twice. */
+/** Several claims, all or nothing: at most 100 locks. A key that is there twice is one key. */
 type Claims = readonly (string | Claim)[];
 /** One of several locks that were granted together. */
 type GrantedLock = {

@@ -33,12 +33,18 @@ export function checkKey(key: unknown): asserts key is string {
   normalizeAndValidateKey(key as string);
 }
 
+/** A TTL that is so near to the number of milliseconds since 1970 is a time. */
+const YEAR_MS = 31_557_600_000;
+
 /** @throws LockError `InvalidArgument` */
 export function checkTtl(ttlMs: unknown): asserts ttlMs is number {
   if (!Number.isInteger(ttlMs) || (ttlMs as number) < 1) {
     throw invalid("ttlMs must be a positive integer");
   }
   if ((ttlMs as number) > maxTtlMs) throw invalid(`ttlMs must not exceed ${maxTtlMs}`);
+  if (Math.abs((ttlMs as number) - Date.now()) < YEAR_MS) {
+    throw invalid("ttlMs is a duration and not a time: give 30_000, and not Date.now() + 30_000");
+  }
 }
 
 /** A shorter TTL may be one in seconds. */

@@ -34,19 +34,26 @@ export function readTarget(wanted: string | Claim | readonly (string | Claim)[])
     const isSet = claim.take !== undefined;
     return { key: claim.key, claims: [claim], isSet };
   }
-  const claims = (wanted as readonly (string | Claim)[]).map((keyOrClaim) =>
-    readClaim(typeof keyOrClaim === "string" ? { key: keyOrClaim } : keyOrClaim),
-  );
-  if (claims.length === 0) throw invalid("keys must not be empty");
-  const names = new Set<string>();
+  /** By their names: a key that is there twice, such as both accounts of a transfer, is one key. */
+  const named = new Map<string, ClaimSettings>();
   let count = 0;
-  for (const { key, take } of claims) {
-    names.add(normalizeAndValidateKey(key));
-    count += take ?? 1;
+  for (const keyOrClaim of wanted as readonly (string | Claim)[]) {
+    const claim = readClaim(typeof keyOrClaim === "string" ? { key: keyOrClaim } : keyOrClaim);
+    const name = normalizeAndValidateKey(claim.key);
+    const before = named.get(name);
+    if (before === undefined) {
+      named.set(name, claim);
+      count += claim.take ?? 1;
+    } else if (before.slots !== undefined || claim.slots !== undefined) {
+      throw invalid("keys must not contain a key twice where slots of it are asked for");
+    }
   }
-  if (names.size < claims.length) throw invalid("keys must not contain a key twice");
+  const claims = [...named.values()];
+  if (claims.length === 0) throw invalid("keys must not be empty");
   if (count > maxClaims) {
-    throw invalid(`keys must not ask for more than ${maxClaims} locks at once`);
+    throw invalid(
+      `keys must not ask for more than ${maxClaims} locks at once: lock what contains them, such as their customer, by a key of its own`,
+    );
   }
   return { key: claims[0]?.key ?? "", claims, isSet: true };
 }

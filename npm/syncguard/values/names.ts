@@ -51,7 +51,7 @@ export type SlotClaim = Readonly<{
   take?: undefined;
 }>;
 
-/** Several claims, all or nothing: at most 100 locks, and no key twice. */
+/** Several claims, all or nothing: at most 100 locks. A key that is there twice is one key. */
 export type Claims = readonly (string | Claim)[];
 
 /** One of several locks that were granted together. */

@@ -20,7 +20,6 @@ import type { Command, Invocation } from "../command.js";
 import { readCount, text, type Values } from "../values.js";
 import { readDuration, readPositiveDuration } from "../duration.js";
 import { CliError, Exit, exitCodeOfSignal, toCliError, usage } from "../exit.js";
-import type { Mark } from "../../inspection/marks.js";
 import { shownMark } from "../marks.js";
 import type { Output } from "../output.js";
 import { type Backend, withBackend } from "../store.js";
@@ -174,7 +173,7 @@ function read({ values, operands }: Invocation): Settings {
   if (minHoldMs > ttlMs) throw usage("--min-hold must not be longer than --ttl");
   const due = readOnce(values, operands.length === 1 && slots === undefined);
   return {
-    ...{ keys: operands, slots, take, ttlMs, minHoldMs },
+    ...{ keys: [...new Set(operands)], slots, take, ttlMs, minHoldMs },
     waitMs: duration("wait", 0, readDuration),
     due,
     allowAhead: values["allow-ahead"] === true,
