@@ -45,8 +45,10 @@ use crate::background::backend::Backend;
 use crate::mutex::lock;
 use crate::random::seeded;
 
-/// The seeds that every test run tries.
-const SEEDS: Range<u64> = 0..10_000;
+/// The seeds that `npm test` tries.
+const SEEDS: Range<u64> = 0..2_000;
+/// The seeds that `npm run test:all` tries.
+const ALL_SEEDS: Range<u64> = 0..10_000;
 /// After so many seeds that fail, the others are not run.
 const ENOUGH: usize = 20;
 /// When even those listen again whose connection was lost without notice.
@@ -247,7 +249,8 @@ fn check_end(sim: &Sim, processes: &[Arc<Process>]) {
 /// The seeds to run.
 fn seeds() -> Range<u64> {
     let Ok(asked) = std::env::var("SYNCGUARD_SIMULATION_SEEDS") else {
-        return SEEDS;
+        let everything = std::env::var_os("SYNCGUARD_TESTS").is_some_and(|which| which == "all");
+        return if everything { ALL_SEEDS } else { SEEDS };
     };
     let number = |text: &str| text.trim().parse::<u64>().expect("a seed is a number");
     match asked.split_once("..") {
