@@ -7,8 +7,11 @@ use syncguard::postgres::{Host, PostgresConfig};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
+
+/// By which a client asks what the server works on.
+const QUESTION: &[u8] = b"pg_stat_activity";
 
 /// What happens to the bytes of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,17 +23,29 @@ pub(crate) enum Forwarding {
     Deny,
     /// Nothing arrives any more, and nobody is told.
     Silence,
+    /// Answers arrive only when another connection asks what the server works on for the second time, and before that is answered.
+    Late,
     /// Requests are answered with notices without end.
     Flood,
 }
 
 pub(crate) struct Mediator {
     port: u16,
-    /// What happens to connections that are open, one for each.
-    open: Arc<Mutex<Vec<watch::Sender<Forwarding>>>>,
-    accepted: Arc<AtomicUsize>,
-    flooded: Arc<AtomicUsize>,
+    all: Arc<All>,
     _tasks: JoinSet<()>,
+}
+
+/// What all connections share.
+#[derive(Default)]
+struct All {
+    /// What happens to connections that are open, one for each.
+    open: Mutex<Vec<watch::Sender<Forwarding>>>,
+    accepted: AtomicUsize,
+    flooded: AtomicUsize,
+    /// How often it was asked what the server works on.
+    questions: AtomicUsize,
+    /// A late answer has arrived.
+    arrived: Notify,
 }
 
 impl Mediator {
@@ -38,34 +53,28 @@ impl Mediator {
     pub(crate) async fn start(server_port: u16) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
-        let open: Arc<Mutex<Vec<watch::Sender<Forwarding>>>> = Arc::default();
-        let (accepted, flooded) = (Arc::default(), Arc::default());
+        let all: Arc<All> = Arc::default();
         let mut tasks = JoinSet::new();
-        let (all, count, bytes) = (
-            Arc::clone(&open),
-            Arc::clone(&accepted),
-            Arc::clone(&flooded),
-        );
+        let shared = Arc::clone(&all);
         tasks.spawn(async move {
             let mut pumps = JoinSet::new();
             while let Ok((client, _)) = listener.accept().await {
-                AtomicUsize::fetch_add(&count, 1, Ordering::Relaxed);
+                shared.accepted.fetch_add(1, Ordering::Relaxed);
                 let Ok(server) = TcpStream::connect(("127.0.0.1", server_port)).await else {
                     continue;
                 };
                 let (fate, seen) = watch::channel(Forwarding::Pass);
-                all.lock().unwrap().push(fate);
+                shared.open.lock().unwrap().push(fate);
                 let (from_client, to_client) = client.into_split();
                 let (from_server, to_server) = server.into_split();
-                pumps.spawn(requests(from_client, to_server, seen.clone()));
-                pumps.spawn(replies(from_server, to_client, seen, Arc::clone(&bytes)));
+                let all = Arc::clone(&shared);
+                pumps.spawn(requests(from_client, to_server, seen.clone(), all));
+                pumps.spawn(replies(from_server, to_client, seen, Arc::clone(&shared)));
             }
         });
         Self {
             port,
-            open,
-            accepted,
-            flooded,
+            all,
             _tasks: tasks,
         }
     }
@@ -83,19 +92,32 @@ impl Mediator {
 
     /// What happens from now on to the connections that are open, and to no later ones.
     pub(crate) fn meet(&self, fate: Forwarding) {
-        for connection in self.open.lock().unwrap().iter() {
+        for connection in self.all.open.lock().unwrap().iter() {
             connection.send_replace(fate);
         }
     }
 
     /// How many connections there have been.
     pub(crate) fn accepted(&self) -> usize {
-        self.accepted.load(Ordering::Relaxed)
+        self.all.accepted.load(Ordering::Relaxed)
     }
 
     /// How many bytes of endless replies have been taken.
     pub(crate) fn flooded(&self) -> usize {
-        self.flooded.load(Ordering::Relaxed)
+        self.all.flooded.load(Ordering::Relaxed)
+    }
+}
+
+impl All {
+    /// Whether there may be some.
+    fn lets_late_answers_arrive(&self) -> bool {
+        let mut are_late = false;
+        for connection in self.open.lock().unwrap().iter() {
+            are_late |= connection.send_if_modified(|fate| {
+                std::mem::replace(fate, Forwarding::Pass) == Forwarding::Late
+            });
+        }
+        are_late
     }
 }
 
@@ -103,9 +125,18 @@ async fn requests(
     mut from: OwnedReadHalf,
     mut to: OwnedWriteHalf,
     fate: watch::Receiver<Forwarding>,
+    all: Arc<All>,
 ) {
     let mut buffer = vec![0; 65_536];
     while let Ok(count @ 1..) = from.read(&mut buffer).await {
+        if buffer[..count]
+            .windows(QUESTION.len())
+            .any(|text| text == QUESTION)
+            && all.questions.fetch_add(1, Ordering::Relaxed) == 1
+            && all.lets_late_answers_arrive()
+        {
+            all.arrived.notified().await;
+        }
         let passes = *fate.borrow() != Forwarding::Silence;
         if passes && to.write_all(&buffer[..count]).await.is_err() {
             return;
@@ -116,8 +147,8 @@ async fn requests(
 async fn replies(
     mut from: OwnedReadHalf,
     mut to: OwnedWriteHalf,
-    fate: watch::Receiver<Forwarding>,
-    flooded: Arc<AtomicUsize>,
+    mut fate: watch::Receiver<Forwarding>,
+    all: Arc<All>,
 ) {
     let mut buffer = vec![0; 65_536];
     let mut withheld = Vec::new();
@@ -130,6 +161,14 @@ async fn replies(
                 }
             }
             Forwarding::Silence => {}
+            Forwarding::Late => {
+                let is_late = |fate: &Forwarding| *fate == Forwarding::Late;
+                let passes = fate.wait_for(|fate| !is_late(fate)).await.is_ok();
+                if !passes || to.write_all(&buffer[..count]).await.is_err() {
+                    return;
+                }
+                all.arrived.notify_one();
+            }
             Forwarding::Deny => {
                 withheld.extend_from_slice(&buffer[..count]);
                 if is_complete(&withheld) {
@@ -144,7 +183,7 @@ async fn replies(
                 );
                 let notices = notice.repeat(64);
                 while to.write_all(&notices).await.is_ok() {
-                    flooded.fetch_add(notices.len(), Ordering::Relaxed);
+                    all.flooded.fetch_add(notices.len(), Ordering::Relaxed);
                 }
                 return;
             }

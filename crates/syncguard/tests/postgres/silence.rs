@@ -27,6 +27,7 @@ tests![
     sessions_that_were_idle_for_long_answer_before_they_are_used,
     many_operations_on_sessions_that_are_lost_end_early,
     a_statement_that_waits_is_not_taken_for_lost,
+    a_statement_that_ends_while_the_server_is_asked_is_not_lost,
     a_reply_without_an_end_is_cut_off,
 ];
 
@@ -187,6 +188,14 @@ async fn a_statement_that_waits_is_not_taken_for_lost() {
     blocker.batch_execute("COMMIT").await.unwrap();
     let outcome = waiting.await.unwrap().unwrap();
     assert_eq!(outcome, ReleaseOutcome::Released);
+}
+
+/// The server says that it works on nothing any more, and the answer is on its way.
+async fn a_statement_that_ends_while_the_server_is_asked_is_not_lost() {
+    let mediator = Mediator::start(server().port()).await;
+    let ours = warm(&mediator, server().tcp()).await;
+    mediator.meet(Forwarding::Late);
+    acquire(ours.as_ref(), "late").await;
 }
 
 async fn a_reply_without_an_end_is_cut_off() {

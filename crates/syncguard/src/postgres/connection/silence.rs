@@ -2,7 +2,7 @@
 //!
 //! On the client's side, a statement that waits for another's row lock looks the same as one whose session is gone, and
 //! TCP takes a quarter of an hour to notice. So when a statement has had no answer for a while, the server is asked over
-//! another connection. If it is not working on the statement, the session is cut off, and other sessions on which nothing
+//! another connection. If it is not working on the statement, twice in a row, the session is cut off, and other sessions on which nothing
 //! has arrived since then are replaced before they are used. No statement is repeated, because it may still arrive.
 //! Whoever waits for it gets an error early enough for another attempt.
 
@@ -46,6 +46,9 @@ impl Connector {
             None => self.operation_timeout() / 2,
         };
         let mut due = begun + patience;
+        // A pooler says the same each time.
+        let is_pooled = process.is_none();
+        let mut is_suspected = is_pooled;
         let mut witness = None;
         loop {
             if let Ok(answer) = timeout_at(due, &mut answer).await {
@@ -54,6 +57,7 @@ impl Connector {
             let silent_since = arrivals.last().max(begun);
             due = silent_since + patience;
             if due > Instant::now() {
+                is_suspected = is_pooled;
                 continue;
             }
             let witness = witness.get_or_insert_with(|| self.silences().witness());
@@ -63,13 +67,16 @@ impl Connector {
                 answer = &mut answer => return Some(answer),
                 // Only if nothing has arrived while the server was asked.
                 is_working = is_working => {
-                    if is_working == Some(false) && arrivals.last() <= silent_since {
+                    let is_silent = is_working == Some(false) && arrivals.last() <= silent_since;
+                    if is_silent && is_suspected {
                         self.silences().found(begun);
                         return None;
                     }
+                    is_suspected = is_silent;
                 }
             }
-            due = Instant::now() + patience;
+            // The statement may have ended just then: a busy process reads its answer later than the witness's.
+            due = Instant::now() + if is_suspected { patience / 4 } else { patience };
         }
     }
 
