@@ -111,7 +111,7 @@ fn failure(input: &mut Unstructured<'_>) -> Result<Failure> {
     let state = text(input)?;
     let _ = classify(Fault::State(&state));
     let severity = Option::<u8>::arbitrary(input)?.map(|_| "FATAL");
-    let failure = Failure::reported(&state, severity);
+    let failure = Failure::reported(&state, severity, None);
     assert_discreet_error(failure.error());
     Ok(failure)
 }

@@ -15,7 +15,7 @@ use crate::text::error::{Error, ErrorKind};
 /// A value that is read once. After a failure, whoever needs it next tries again.
 pub(crate) struct Loaded<T> {
     value: OnceCell<T>,
-    reading: Reading<T>,
+    reading: FileReading<T>,
 }
 
 impl<T: Send + 'static> Loaded<T> {
@@ -23,7 +23,7 @@ impl<T: Send + 'static> Loaded<T> {
     pub(crate) fn new() -> Self {
         Self {
             value: OnceCell::new(),
-            reading: Reading::default(),
+            reading: FileReading::default(),
         }
     }
 
@@ -31,7 +31,7 @@ impl<T: Send + 'static> Loaded<T> {
     pub(crate) fn ready(value: T) -> Self {
         Self {
             value: OnceCell::new_with(Some(value)),
-            reading: Reading::default(),
+            reading: FileReading::default(),
         }
     }
 
@@ -56,9 +56,11 @@ impl<T: Send + 'static> Loaded<T> {
 pub(crate) struct Reloaded<T> {
     files: Vec<PathBuf>,
     /// The last value, and what its files were like just before they were read.
-    last: Arc<std::sync::Mutex<Option<(Vec<Stamp>, T)>>>,
-    reading: Reading<T>,
+    last: Last<T>,
+    reading: FileReading<T>,
 }
+
+type Last<T> = Arc<std::sync::Mutex<Option<(Vec<Stamp>, T)>>>;
 
 /// When a file was written, and its size. `None` for what is not there, and for what is no regular file: a pipe gives what is in it
 /// once.
@@ -75,7 +77,7 @@ impl<T: Clone + Send + 'static> Reloaded<T> {
         Self {
             files,
             last: Arc::default(),
-            reading: Reading::default(),
+            reading: FileReading::default(),
         }
     }
 
@@ -111,15 +113,15 @@ impl<T: Clone + Send + 'static> Reloaded<T> {
 
 /// A reading on a thread of its own: a file system may not answer for as long as it likes. It outlives those who wait for it, so
 /// that there are never two.
-struct Reading<T>(Mutex<Option<JoinHandle<Result<T, Error>>>>);
+struct FileReading<T>(Mutex<Option<JoinHandle<Result<T, Error>>>>);
 
-impl<T> Default for Reading<T> {
+impl<T> Default for FileReading<T> {
     fn default() -> Self {
         Self(Mutex::new(None))
     }
 }
 
-impl<T: Send + 'static> Reading<T> {
+impl<T: Send + 'static> FileReading<T> {
     /// What the reading gives that is under way, or this one.
     async fn join(
         &self,
