@@ -214,7 +214,7 @@ fn lock_ids_ttls_owners_and_periods_are_taken_as_in_the_shared_outputs() {
     } = vectors();
     assert_eq!(
         [lock_id.len(), ttl.len(), owner.len(), due.len()],
-        [13, 13, 9, 25]
+        [13, 13, 9, 36]
     );
     for vector in due {
         let due = Due::new(&vector.input).map(|due| due.as_stored().to_owned());

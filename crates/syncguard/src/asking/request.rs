@@ -106,8 +106,8 @@ impl AcquireRequest {
     /// A request for all that is claimed, or nothing.
     ///
     /// # Errors
-    /// `InvalidArgument` for no claim, for more than [`MAX_CLAIMS`](crate::MAX_CLAIMS), for a key that is claimed twice
-    /// (unless by claims of as many slots each), and for more claims of a key than it has slots.
+    /// `InvalidArgument` for no claim, for more than [`MAX_CLAIMS`](crate::MAX_CLAIMS), for a key that is claimed in two
+    /// ways (whole and by slots, or with two numbers of slots), and for more claims of a key than it has slots.
     pub fn of(claims: impl IntoIterator<Item = Claim>, ttl: Ttl) -> Result<Self, Error> {
         Ok(Self::with(in_order(claims.into_iter().collect())?, ttl))
     }

@@ -21,6 +21,9 @@ use crate::values::owner::Owner;
 use crate::values::ttl::Ttl;
 use crate::waiting::waiter::Granted;
 
+const FAR_AHEAD: &str = "due begins more than a day after this moment of the store's clock, so that nothing could be done before then: set the \
+    clock right, or allow it";
+
 /// How to acquire the lock for a period.
 #[derive(Debug, Clone)]
 pub struct OnceOptions {
@@ -30,6 +33,9 @@ pub struct OnceOptions {
     pub owner: Option<Owner>,
     /// Extends the lock by itself while it is held. Default: it ends with its TTL.
     pub auto_extend: Option<AutoExtend>,
+    /// Whether the period may begin more than a day after this moment of the store's clock. Default: that is refused, because once it
+    /// is done, all that is right would count as done.
+    pub allow_ahead: bool,
 }
 
 impl Default for OnceOptions {
@@ -38,6 +44,7 @@ impl Default for OnceOptions {
             ttl: Ttl::DEFAULT,
             owner: None,
             auto_extend: None,
+            allow_ahead: false,
         }
     }
 }
@@ -47,8 +54,10 @@ impl Default for OnceOptions {
 pub enum OnceOutcome {
     /// It is to be done under this lock.
     Granted(OnceGuard),
-    /// It was done before, for this period or for a later one.
+    /// It was done before, for this period.
     Done(DoneMark),
+    /// It was done before for a later period: whoever asks is late, or a wrong clock has stored it.
+    Ahead(DoneMark),
     /// Somebody else holds the lock: they are doing it, or something under the same key.
     Running,
 }
@@ -88,6 +97,7 @@ pub struct OnceGuard {
 ///         run.done().await?;
 ///     }
 ///     OnceOutcome::Done(mark) => println!("done at {} ms", mark.done_at_ms),
+///     OnceOutcome::Ahead(mark) => println!("done for a later period, {}", mark.due),
 ///     OnceOutcome::Running => println!("somebody else is doing it"),
 /// }
 /// # Ok(())
@@ -97,7 +107,8 @@ pub struct OnceGuard {
 /// ```
 ///
 /// # Errors
-/// `InvalidArgument` for a number where a text is stored for the key, or the other way round. Otherwise as
+/// `InvalidArgument` for a number where a text is stored for the key, or the other way round, and for a period that
+/// [begins more than a day](Due::is_far_ahead) after this moment of the store's clock, unless the options allow that. Otherwise as
 /// [`operation::run`].
 pub async fn once(
     backend: &Arc<dyn Backend>,
@@ -118,6 +129,11 @@ pub async fn once(
         AcquireOutcome::Acquired(grants) => {
             let granted = Granted { grants, asked };
             let guard = LockGuard::new(backend, &claims, granted, state, None);
+            let now_ms = guard.expires_at_ms() - ttl.as_millis();
+            if !options.allow_ahead && due.is_far_ahead(now_ms) {
+                guard.release().await?;
+                return Err(Error::invalid(FAR_AHEAD));
+            }
             let may_be_done = AtomicBool::new(false);
             OnceOutcome::Granted(OnceGuard {
                 guard,
@@ -125,6 +141,7 @@ pub async fn once(
                 may_be_done,
             })
         }
+        AcquireOutcome::Done(mark) if mark.due.is_after(&due) => OnceOutcome::Ahead(mark),
         AcquireOutcome::Done(mark) => OnceOutcome::Done(mark),
         AcquireOutcome::Locked { .. } => OnceOutcome::Running,
     })

@@ -10,6 +10,7 @@ use crate::network::keepalive::Keepalive;
 use crate::network::login::{Login, LoginSource};
 use crate::network::tls::DefaultRoots;
 use crate::text::error::Error;
+use crate::text::login::check_secret;
 
 /// The port if none is given.
 pub(super) const DEFAULT_PORT: u16 = 5432;
@@ -91,6 +92,9 @@ impl PostgresConfig {
 
     /// Checks what can be checked without a server.
     pub(super) fn validate(&self) -> Result<(), Error> {
+        if let Password::Text(password) = &self.password {
+            check_secret("password", Some(password))?;
+        }
         if self.pool_size == 0 {
             return Err(Error::invalid("poolSize must be at least 1"));
         }

@@ -12,6 +12,7 @@ use super::config::{
 };
 use super::url_names as names;
 use crate::text::error::Error;
+use crate::text::login::check_login;
 
 /// libpq's environment variables, and the URL parameter for which each is the default.
 const VARIABLES: [(&str, &str); 13] = [
@@ -70,11 +71,12 @@ impl Parameters {
             .strip_prefix("postgres://")
             .or_else(|| url.strip_prefix("postgresql://"))
             .ok_or_else(|| Error::invalid("url must start with postgres:// or postgresql://"))?;
+        check_login(rest, names::is_known)?;
         let mut parts = Self::default();
         let rest = rest.split('#').next().unwrap_or_default();
         let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
         let (authority, database) = rest.split_once('/').unwrap_or((rest, ""));
-        let (credentials, hosts) = authority.rsplit_once('@').unwrap_or(("", authority));
+        let (credentials, hosts) = authority.split_once('@').unwrap_or(("", authority));
         let (user, password) = credentials.split_once(':').unwrap_or((credentials, ""));
         parts.add("user", decode("user", user)?);
         parts.add("password", decode("password", password)?);
@@ -348,9 +350,11 @@ mod tests {
     /// Where `tokio_postgres` would take a part of the password, or a parameter, for the host.
     #[test]
     fn an_at_sign_that_is_not_encoded_leads_to_no_other_host() {
-        let config = parse("postgres://u:p@ss@h/d").unwrap();
-        assert_eq!(hosts(&config), [("h", 5432)]);
-        assert_eq!(password(&config), "p@ss");
+        for url in ["postgres://u:p@s3cret@h/d", "postgres://u:p@s3cret/t@h/d"] {
+            let error = parse(url).unwrap_err();
+            assert!(error.message().contains("@ as %40"), "{error}");
+            assert!(!error.message().contains("s3cret"), "{error}");
+        }
         let config = parse("postgres://h/d?application_name=me@home").unwrap();
         assert_eq!(hosts(&config), [("h", 5432)]);
         assert_eq!(config.application_name.as_deref(), Some("me@home"));
@@ -441,14 +445,8 @@ mod tests {
             ("postgres://h/?channel_binding=secret", "channel_binding"),
             ("postgres://h/?sslcrl=secret", "sslcrl"),
             ("postgres://h/?secret", "the url's query holds an unknown"),
-            (
-                "postgres://u:pa?secret=x@h/d",
-                "the url's query holds an unknown",
-            ),
-            (
-                "postgres://u:pa?secret@h/d",
-                "the url's query holds an unknown",
-            ),
+            ("postgres://u:pa?secret=x@h/d", "the url has a /, #, ? or @"),
+            ("postgres://u:pa?secret@h/d", "the url has a /, #, ? or @"),
             ("postgres://u:%FFsecret@h/", "password"),
             ("postgres://u:%00secret@h/", "password"),
         ] {

@@ -22,9 +22,20 @@ const PASSED_OVER: [&str; 3] = [
 const REFUSED: &str = "hostaddr oauth_client_id oauth_issuer passfile replication require_auth requirepeer service \
     servicefile sslcrl sslcrldir sslidentity sslkeylogfile sslnegotiation gssencmode ssl_min_protocol_version";
 
+/// Whether libpq or another client knows the parameter.
+pub(super) fn is_known(name: &str) -> bool {
+    let mut all = [READ, REFUSED].into_iter().chain(PASSED_OVER);
+    all.any(|names| names.split(' ').any(|known| known == name)) || name == "sslaccept"
+}
+
 /// Refuses unknown parameters, and those that demand something that this crate does not do.
 pub(super) fn check(name: &str, value: &str) -> Result<(), Error> {
     let is_among = |names: &str| names.split(' ').any(|known| known == name);
+    if name == "family" {
+        return Err(Error::invalid(
+            "family in url is not needed: leave it out, addresses of IPv4 and IPv6 are both tried",
+        ));
+    }
     let is_harmless = match name {
         "sslnegotiation" => value == "postgres",
         "gssencmode" => matches!(value, "disable" | "prefer"),

@@ -12,6 +12,7 @@ use super::nat_map::NatMap;
 use crate::background::backend::DEFAULT_OPERATION_TIMEOUT;
 use crate::network::login::LoginSource;
 use crate::text::error::Error;
+use crate::text::login::check_secret;
 
 /// Redis' own port.
 pub(super) const DEFAULT_PORT: u16 = 6379;
@@ -156,6 +157,7 @@ impl RedisConfig {
     }
 
     pub(super) fn validate(&self) -> Result<Names, Error> {
+        check_secret("password", self.password.as_deref())?;
         match &self.server {
             RedisServer::Tcp { host, port } => check_node(host, *port)?,
             RedisServer::Unix(path) => {
@@ -167,6 +169,7 @@ impl RedisConfig {
                 }
             }
             RedisServer::Sentinel(sentinel) => {
+                check_secret("sentinelPassword", sentinel.password.as_deref())?;
                 if sentinel.nodes.is_empty() {
                     return Err(Error::invalid("sentinels must not be empty"));
                 }

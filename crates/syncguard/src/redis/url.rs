@@ -7,6 +7,7 @@ use super::config::{
 };
 use super::connection::tls::RedisTls;
 use crate::text::error::Error;
+use crate::text::login::check_login;
 use crate::text::suggest;
 
 /// The parts of a URL, not yet decoded.
@@ -30,6 +31,8 @@ impl RedisConfig {
     /// - `redis+cluster://user:password@host:port,host:port`, with TLS as `rediss+cluster://`; also
     ///   `redis-cluster://`
     ///
+    /// `valkey` may stand in the place of `redis` in each: `valkey://`, `valkeys://`.
+    ///
     /// Queries may hold `db`, `username`, `password`, `connectionName`, and `keyPrefix` and `replicas` of the locks.
     ///
     /// # Errors
@@ -51,7 +54,9 @@ fn read(text: &str) -> Result<RedisConfig, Error> {
     let (scheme, rest) = text
         .split_once("://")
         .ok_or_else(|| Error::invalid("the url must start with redis:// or the like"))?;
-    let scheme = scheme.to_ascii_lowercase();
+    // Valkey's schemes mean what those of Redis do.
+    let scheme = scheme.to_ascii_lowercase().replacen("valkey", "redis", 1);
+    check_login(rest, |name| PARAMETERS.contains(&name))?;
     let parts = split(rest);
     let mut config = RedisConfig {
         username: decoded(parts.user)?,
@@ -72,7 +77,7 @@ fn read(text: &str) -> Result<RedisConfig, Error> {
         }
         _ => {
             return Err(Error::invalid(
-                "the url's scheme must be redis, rediss, unix, redis+sentinel, rediss+sentinel, redis+cluster or \
+                "the url's scheme must be redis, rediss, valkey, valkeys, unix, redis+sentinel, rediss+sentinel, redis+cluster or \
                  rediss+cluster",
             ));
         }
@@ -85,9 +90,8 @@ fn split(rest: &str) -> Parts<'_> {
     let (rest, fragment) = rest.split_once('#').unwrap_or((rest, ""));
     let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
     let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
-    // The last `@`: people forget to encode it in passwords.
     let (login, hosts) = authority
-        .rsplit_once('@')
+        .split_once('@')
         .map_or((None, authority), |(login, hosts)| (Some(login), hosts));
     let (user, password) = match login.map(|login| login.split_once(':')) {
         Some(Some((user, password))) => (Some(user), Some(password)),
@@ -209,6 +213,11 @@ const PARAMETERS: [&str; 12] = [
 ];
 
 fn unknown(name: &str, server: &RedisServer) -> Error {
+    if name == "family" {
+        return Error::invalid(
+            "family in the url's query is not needed: leave it out, addresses of IPv4 and IPv6 are both tried",
+        );
+    }
     let known = match server {
         RedisServer::Sentinel(_) => &PARAMETERS[..],
         RedisServer::Cluster(_) => &PARAMETERS[..7],
@@ -306,6 +315,16 @@ mod tests {
             assert!(config.username.is_none() && config.password.is_none());
         }
         assert!(read("rediss://h").unwrap().tls.is_some());
+        for (valkey, redis) in [
+            ("valkey://u:p@h:1/2", "redis://u:p@h:1/2"),
+            ("VALKEYS://h", "rediss://h"),
+            ("valkeys+cluster://h", "rediss+cluster://h"),
+            ("valkey-sentinel://h/main", "redis-sentinel://h/main"),
+        ] {
+            let [valkey, redis] = [valkey, redis].map(|text| read(text).unwrap());
+            assert_eq!(valkey.server, redis.server);
+            assert_eq!(valkey.tls.is_some(), redis.tls.is_some());
+        }
     }
 
     #[test]
@@ -317,7 +336,6 @@ mod tests {
         let some = |text: &str| Some(text.to_owned());
         assert_eq!(login("redis://:p@h"), (None, some("p")));
         assert_eq!(login("redis://u:p%40%2F%3a@h"), (some("u"), some("p@/:")));
-        assert_eq!(login("redis://u:p@q@h"), (some("u"), some("p@q")));
         assert_eq!(login("redis://u:a:b@h"), (some("u"), some("a:b")));
         assert_eq!(
             login("redis://h?username=u&password=p"),
@@ -374,6 +392,10 @@ mod tests {
             ("redis://h?keyPrefx=a", "did you mean keyPrefix?"),
             ("redis://h?connectionname=a", "did you mean connectionName?"),
             (
+                "redis://h?family=0",
+                "leave it out, addresses of IPv4 and IPv6 are both tried",
+            ),
+            (
                 "redis+sentinel://h/m?sentinelpasword=a",
                 "did you mean sentinelPassword?",
             ),
@@ -408,6 +430,9 @@ mod tests {
             "redis://h?secret=1",
             "redis://h?sentinelPassword=secret",
             "redis://secret%ff:p@h",
+            "redis://u:p@secret@h",
+            "redis://u:p@secret/tail@h",
+            "redis://u:p@secret#tail@h/0",
             "unix://secret/path",
         ] {
             let error = read(text).unwrap_err();

@@ -118,16 +118,21 @@ impl Slots {
 /// Checks the claims of one acquisition and puts them into the order in which all acquire them.
 ///
 /// # Errors
-/// `InvalidArgument` for none, for too many, and for a key that is there twice. Claims of several slots of a key are
-/// no such case if they name the same number of slots and there are enough of them. The key of a slot can only be claimed
-/// alone.
+/// `InvalidArgument` for none, for too many, and for a key that is claimed in two ways: whole and by slots, or with two numbers of
+/// slots. A key that is there twice is one key; of slots, each claim is one more. The key of a slot can only be claimed alone.
 pub(crate) fn in_order(mut claims: Batch<Claim>) -> Result<Batch<Claim>, Error> {
     if claims.is_empty() {
         return Err(Error::invalid("keys must not be empty"));
     }
+    // Stable, and by the bytes of the key, as in every process.
+    claims.sort_by(|a, b| a.key.as_str().cmp(b.key.as_str()));
+    claims.dedup_by(|next, last| {
+        next.key == last.key && next.slots.is_none() && last.slots.is_none()
+    });
     if claims.len() > MAX_CLAIMS {
         return Err(Error::invalid(format!(
-            "keys must not ask for more than {MAX_CLAIMS} locks at once"
+            "keys must not ask for more than {MAX_CLAIMS} locks at once: lock what contains them, such as their folder or their customer, \
+             by a key of its own"
         )));
     }
     // Who claims the slots of its key may be given that one, too: it would have two holders.
@@ -139,14 +144,12 @@ pub(crate) fn in_order(mut claims: Batch<Claim>) -> Result<Batch<Claim>, Error> 
     {
         return Err(Error::invalid("keys must not contain the key of a slot"));
     }
-    // Stable, and by the bytes of the key, as in every process.
-    claims.sort_by(|a, b| a.key.as_str().cmp(b.key.as_str()));
     for same in claims.chunk_by(|a, b| a.key == b.key) {
         let [first, others @ ..] = same else { continue };
-        if others.iter().any(|other| other.slots != first.slots)
-            || (first.slots.is_none() && !others.is_empty())
-        {
-            return Err(Error::invalid("keys must not contain a key twice"));
+        if others.iter().any(|other| other.slots != first.slots) {
+            return Err(Error::invalid(
+                "keys must not contain a key and slots of it",
+            ));
         }
         if first
             .slots
@@ -180,6 +183,8 @@ mod tests {
             in_order(vec![plain("b"), slot("c", 3), plain("a"), slot("c", 3)].into()).unwrap();
         let keys: Vec<_> = claims.iter().map(|claim| claim.key.as_str()).collect();
         assert_eq!(keys, ["a", "b", "c", "c"]);
+        let again = in_order(vec![plain("b"), plain("a"), plain("b")].into()).unwrap();
+        assert_eq!(again.len(), 2);
     }
 
     #[test]
@@ -188,11 +193,10 @@ mod tests {
         let many = (0..=MAX_CLAIMS).map(|number| plain(&number.to_string()));
         assert!(error(many.collect()).contains("100"));
         for twice in [
-            vec![plain("a"), plain("b"), plain("a")],
             vec![plain("a"), slot("a", 2)],
             vec![slot("a", 3), slot("a", 2)],
         ] {
-            assert!(error(twice).contains("twice"));
+            assert!(error(twice).contains("slots of it"));
         }
         assert!(error(vec![slot("a", 1), slot("a", 1)]).starts_with("take"));
         let third = || Claim::new(Key::new("a").unwrap().slot(3)).unwrap();

@@ -4,12 +4,15 @@ use std::fmt;
 
 use crate::text::error::Error;
 use crate::values::lock_id::LockId;
+use crate::values::period::period;
 
 /// Names a period, or a version, for which something is to be done once: see [`once`](crate::once).
 ///
 /// There are two kinds, and those of one kind have an order. **Numbers** have that of numbers: moments in milliseconds since
 /// the Unix epoch, or versions such as 42. **Texts** have that of their bytes: ISO dates sort so, and versions of which each
-/// part has always the same length. A text of digits alone is a number. What is done for a key stays of one kind.
+/// part has always the same length. A text of digits alone is a number. What is done for a key stays of one kind. A time with an
+/// offset, such as `2026-10-25T02:00+02:00`, is the same in UTC, `2026-10-25T00:00Z`; without one, the second 02:00 of a night in
+/// which clocks go back counts as the first.
 ///
 /// `Debug` and error messages never show it: what users choose may say more than it should.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -18,6 +21,9 @@ pub struct Due(Box<str>);
 /// What a stored number and a stored text begin with.
 const NUMBER: char = 'n';
 const TEXT: char = 't';
+
+/// How far ahead of the store's clock a period may begin.
+const DAY_MS: i64 = 86_400_000;
 
 impl Due {
     /// The longest text, in characters.
@@ -39,6 +45,12 @@ impl Due {
     /// # Ok::<(), syncguard::Error>(())
     /// ```
     pub fn new(text: &str) -> Result<Self, Error> {
+        let due = Self::as_written(text)?;
+        let utc = period(text).and_then(|period| period.utc);
+        Ok(utc.map_or(due, |utc| Self::text(&utc)))
+    }
+
+    fn as_written(text: &str) -> Result<Self, Error> {
         if text.is_empty() {
             return Err(Error::invalid("due must not be empty"));
         }
@@ -63,7 +75,11 @@ impl Due {
                 Self::MAX_LENGTH
             )));
         }
-        Ok(Self(format!("{TEXT}{text}").into()))
+        Ok(Self::text(text))
+    }
+
+    fn text(text: &str) -> Self {
+        Self(format!("{TEXT}{text}").into())
     }
 
     /// That number, such as a moment in milliseconds since the Unix epoch.
@@ -83,7 +99,7 @@ impl Due {
     pub fn stored(text: &str) -> Result<Self, Error> {
         let mut chars = text.chars();
         let first = chars.next();
-        let due = Self::new(chars.as_str())?;
+        let due = Self::as_written(chars.as_str())?;
         match first == due.0.chars().next() && due.0.len() == text.len() {
             true => Ok(due),
             false => Err(Error::invalid("due is not of the stored form")),
@@ -103,6 +119,13 @@ impl Due {
     /// Whether something for `self` is still to be done if `last` is the last that was done.
     pub fn is_after(&self, last: &Self) -> bool {
         self.is_of_kind(last) && self > last
+    }
+
+    /// Whether it reads as a date, or as a moment in milliseconds, that begins more than a day after `now_ms`, a moment of the store's
+    /// clock: a clock is wrong, or somebody has mistyped it.
+    pub fn is_far_ahead(&self, now_ms: i64) -> bool {
+        let period = period(&self.to_string());
+        period.is_some_and(|period| period.start_ms > now_ms + DAY_MS)
     }
 
     fn is_number(&self) -> bool {
@@ -211,6 +234,50 @@ mod tests {
         assert!(!number.is_after(&text) && !text.is_after(&number));
         assert!(!number.is_of_kind(&text));
         assert!(due("43").is_after(&number) && !number.is_after(&number));
+    }
+
+    #[test]
+    fn the_hour_that_comes_twice_is_twice_due() {
+        let [first, second] = ["2026-10-25T02:00+02:00", "2026-10-25T02:00+01:00"].map(due);
+        assert!(second.is_after(&first));
+        assert_eq!(first.to_string(), "2026-10-25T00:00Z");
+        // It may have been stored before that was so.
+        let stored = Due::stored("t2026-10-25T02:00+02:00").unwrap();
+        assert_eq!(stored.to_string(), "2026-10-25T02:00+02:00");
+    }
+
+    #[test]
+    fn a_date_may_begin_a_day_ahead_and_no_more() {
+        // 2026-11-27T12:00Z
+        let now_ms = 1_795_780_800_000;
+        for text in [
+            "2026-11-28",
+            "2026-11-28T12:00Z",
+            "2026-11-28T14:00+02:00",
+            "20261128",
+            "1795867200000",
+            "2026-11",
+            "2026-W48",
+            "42",
+            "20271127235959",
+            "v2027-11-27",
+            "report",
+        ] {
+            assert!(!due(text).is_far_ahead(now_ms), "{text}");
+        }
+        for text in [
+            "2026-11-29",
+            "2026-11-28T12:01Z",
+            "2026-11-28 12:00:00-00:01",
+            "2027-11-27",
+            "20271127",
+            "1795867200001",
+            "2026-12",
+            "2026-W49",
+            "2027-W01",
+        ] {
+            assert!(due(text).is_far_ahead(now_ms), "{text}");
+        }
     }
 
     #[test]

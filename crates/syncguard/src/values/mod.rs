@@ -11,5 +11,6 @@ pub(crate) mod key;
 pub(crate) mod labels;
 pub(crate) mod lock_id;
 pub(crate) mod owner;
+mod period;
 pub(crate) mod time;
 pub(crate) mod ttl;

@@ -141,7 +141,8 @@ impl Token {
 fn default_key(variable: impl Fn(&str) -> Option<OsString>) -> Option<Value> {
     let path = match variable("GOOGLE_APPLICATION_CREDENTIALS") {
         Some(path) => PathBuf::from(path),
-        None => PathBuf::from(variable("HOME")?)
+        // An empty one would lead to a file in the current folder.
+        None => PathBuf::from(variable("HOME").filter(|home| !home.is_empty())?)
             .join(".config/gcloud/application_default_credentials.json"),
     };
     serde_json::from_slice(&std::fs::read(path).ok()?).ok()
