@@ -13,6 +13,9 @@ pub struct Bounds {
     pub cut_ms: i64,
     /// Whether the store's clock never goes back.
     pub is_steady: bool,
+    /// Whether several locks are acquired one after the other, on different servers: then a process may have freed the first ones
+    /// before it was killed.
+    pub is_spread: bool,
 }
 
 impl Bounds {

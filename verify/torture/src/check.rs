@@ -86,7 +86,7 @@ struct Event {
 
 /// The quick searches decide nearly all histories.
 fn check_key(recorded: Vec<Operation>, bounds: Bounds) -> Result<(), Box<Violation>> {
-    let operations = with_undo(recorded);
+    let operations = with_undo(recorded, bounds);
     let events = events(&operations, bounds);
     let walked = |search| walk(&operations, &events, Walk::new(bounds, search));
     match walked(Search::Generous) {
@@ -145,11 +145,16 @@ fn walk(operations: &[Operation], events: &[Event], mut walk: Walk) -> Result<()
     Ok(())
 }
 
-/// The operations, and for each acquisition that is undone the release that does so: sooner or later, or by the same time.
-fn with_undo(mut operations: Vec<Operation>) -> Vec<Operation> {
+/// The operations, and for each acquisition that is undone, or may be, the release that does so: sooner or later, or by the same time.
+fn with_undo(mut operations: Vec<Operation>, bounds: Bounds) -> Vec<Operation> {
+    let is_undone = |outcome| match outcome {
+        Outcome::Unknown | Outcome::Undone => true,
+        Outcome::Interrupted => bounds.is_spread,
+        _ => false,
+    };
     let undone: Vec<_> = operations
         .iter()
-        .filter(|operation| matches!(operation.outcome, Outcome::Unknown | Outcome::Undone))
+        .filter(|operation| is_undone(operation.outcome))
         .filter_map(|operation| match operation.call {
             Call::Acquire { lock, .. } => Some(Operation {
                 call: Call::Release { lock },

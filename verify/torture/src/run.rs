@@ -14,6 +14,7 @@ use crate::history::{Call, Moment, Outcome};
 use crate::plan::Plan;
 use crate::record::{Recorded, now};
 use crate::register::{Fences, Register, Tally};
+use crate::store;
 use crate::takeover::{Slow, slow};
 use crate::task::{Task, Work};
 use crate::workers::{Ended, Workers};
@@ -58,6 +59,7 @@ pub const BOUNDS: Bounds = Bounds {
     late_ms: 8_000,
     cut_ms: 2_500,
     is_steady: true,
+    is_spread: false,
 };
 /// How soon somebody who waits for a lock has it after its release: more than the time for which processes are stopped,
 /// and less than the locks last that are waited for.
@@ -162,6 +164,10 @@ pub fn run(
         }
     })?;
     let history = &ran.seen.operations;
+    let bounds = Bounds {
+        is_spread: store::is_spread(&task.url),
+        ..BOUNDS
+    };
     Ok(Report {
         operations: history.len(),
         grants: ran.grants(),
@@ -170,7 +176,7 @@ pub fn run(
         killed: ran.ended.killed,
         register: ran.register,
         slow: slow(history, TAKEOVER_MS, BOUNDS.late_ms),
-        violations: check(ran.seen.operations, BOUNDS).err().unwrap_or_default(),
+        violations: check(ran.seen.operations, bounds).err().unwrap_or_default(),
     })
 }
 

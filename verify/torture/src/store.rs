@@ -27,6 +27,13 @@ pub async fn open(url: &str) -> Result<Arc<dyn Backend>, Error> {
     }
 }
 
+/// Whether the locks of a set may be on different servers, and are acquired one after the other.
+pub(crate) fn is_spread(url: &str) -> bool {
+    url.split("://")
+        .next()
+        .is_some_and(|scheme| scheme.contains("cluster"))
+}
+
 async fn open_ours(url: &str) -> Result<Arc<dyn Backend>, Error> {
     if let Some(path) = url.strip_prefix("sqlite:") {
         let mut config = SqliteConfig::file(path);

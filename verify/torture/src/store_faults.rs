@@ -134,6 +134,7 @@ mod tests {
         late_ms: 1_000,
         cut_ms: 1_000,
         is_steady: false,
+        is_spread: false,
     };
 
     fn at(ms: i64) -> Moment {

@@ -13,7 +13,7 @@ use servers::postgres_server::PostgresServer;
 use torture::history::{Call, Outcome};
 use torture::record::{Recorder, read};
 use torture::register::Fences;
-use torture::run::{ClientError, run};
+use torture::run::{ClientError, Report, run};
 use torture::task::{Task, Work};
 
 fn task(folder: &Path, run: Duration) -> Task {
@@ -37,46 +37,69 @@ fn worker() -> Command {
     command
 }
 
+/// A run by each seed until one shows what is to be seen: how often it happens depends on the processor. In none may anything be wrong
+/// with the locks.
+fn run_until_seen(
+    trouble: ClientError,
+    time: Duration,
+    fences: Fences,
+    is_seen: fn(&Report) -> bool,
+) {
+    let mut reports = Vec::new();
+    for seed in 1..=5 {
+        let folder = tempfile::tempdir().unwrap();
+        let task = Task {
+            seed,
+            ..task(folder.path(), time)
+        };
+        let report = run(worker, folder.path(), &task, 4, trouble, fences).unwrap();
+        assert!(report.violations.is_empty(), "{}", report.violations[0]);
+        match fences {
+            Fences::Checked => assert_eq!(report.register.lost, 0),
+            Fences::Ignored => assert_eq!(report.register.refused, 0),
+        }
+        if is_seen(&report) {
+            return;
+        }
+        reports.push(report);
+    }
+    panic!("{reports:?}");
+}
+
 #[test]
 fn what_stopped_and_killed_processes_see_can_be_explained() {
-    let folder = tempfile::tempdir().unwrap();
     let trouble = ClientError {
         stops: true,
         kills: true,
         ..ClientError::default()
     };
-    let task = task(folder.path(), Duration::from_secs(15));
-    let report = run(worker, folder.path(), &task, 4, trouble, Fences::Checked).unwrap();
-    assert!(report.violations.is_empty(), "{}", report.violations[0]);
-    assert!(report.slow.is_empty(), "{}", report.slow[0]);
-    assert!(report.stopped > 0 && report.killed > 0, "{report:?}");
     // Some of those who were stopped wrote when their time was over; others forgot their locks.
-    assert!(
-        report.grants > 100 && report.register.refused > 0,
-        "{report:?}"
+    run_until_seen(
+        trouble,
+        Duration::from_secs(15),
+        Fences::Checked,
+        |report| {
+            assert!(report.slow.is_empty(), "{}", report.slow[0]);
+            let is_harmed = report.stopped > 0 && report.killed > 0 && report.register.refused > 0;
+            is_harmed && report.grants > 100
+        },
     );
-    assert_eq!(report.register.lost, 0);
 }
 
-/// What fences are for: the same run, once with them and once without.
+/// What fences are for: the same run, once with them and once without. The locks are as right as before: it is the holders that are late.
 #[test]
 fn without_fences_stale_holders_overwrite_what_others_wrote() {
-    for fences in [Fences::Checked, Fences::Ignored] {
-        let folder = tempfile::tempdir().unwrap();
-        let trouble = ClientError {
-            stops: true,
-            ..ClientError::default()
-        };
-        let task = task(folder.path(), Duration::from_secs(8));
-        let report = run(worker, folder.path(), &task, 4, trouble, fences).unwrap();
-        // The locks are as right as before: it is the holders that are late.
-        assert!(report.violations.is_empty(), "{}", report.violations[0]);
-        let register = report.register;
-        match fences {
-            Fences::Checked => assert!(register.refused > 0 && register.lost == 0, "{register:?}"),
-            Fences::Ignored => assert!(register.refused == 0 && register.lost > 0, "{register:?}"),
-        }
-    }
+    let trouble = ClientError {
+        stops: true,
+        ..ClientError::default()
+    };
+    let time = Duration::from_secs(8);
+    run_until_seen(trouble, time, Fences::Checked, |report| {
+        report.register.refused > 0
+    });
+    run_until_seen(trouble, time, Fences::Ignored, |report| {
+        report.register.lost > 0
+    });
 }
 
 #[test]

@@ -24,6 +24,7 @@ pub(crate) fn rows<S: Store + 'static>(
             .seen(TOO_LATE)
             .into(),
         Act::new(store, "waiters", start, kill_waiters)
+            .seen(seen)
             .turns()
             .into(),
     ]

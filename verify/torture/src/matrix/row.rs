@@ -202,7 +202,6 @@ fn task<S: Store>(
 }
 
 /// What can be said without the store.
-#[expect(clippy::too_many_lines, reason = "a table: one arm per kind of work")]
 fn judge<S: Store>(verdict: &mut Verdict, act: &Act<S>, ran: &Run, settings: &Settings) {
     let register = ran.register;
     match act.work {
@@ -238,7 +237,7 @@ fn judge<S: Store>(verdict: &mut Verdict, act: &Act<S>, ran: &Run, settings: &Se
             let processes = u64::from(settings.processes);
             let each = settings.waiters as u64 / processes;
             let least = each * (processes - ran.ended.killed as u64);
-            verdict.must(register.entered >= least, || {
+            verdict.must_in_time(register.entered >= least, || {
                 format!("{} turns are fewer than {least}", register.entered)
             });
             verdict.must(register.overlaps == 0, || {
@@ -267,8 +266,7 @@ fn judge<S: Store>(verdict: &mut Verdict, act: &Act<S>, ran: &Run, settings: &Se
         errors.join(", ")
     });
     for (kind, seen) in &ran.seen.errors {
-        let is_allowed = ErrorKind::from_name(kind).is_some_and(|kind| act.errors.contains(&kind));
-        verdict.must(is_allowed, || {
+        verdict.saw(ErrorKind::from_name(kind), act.errors, || {
             format!("{} errors of the kind {kind}: {}", seen.count, seen.message)
         });
     }
@@ -420,6 +418,7 @@ fn explain<S: Store>(
     };
     let mut bounds = Bounds {
         skew_ms: BOUNDS.skew_ms + apart_ms,
+        is_spread: store::is_spread(&stage.store.url(None)),
         ..BOUNDS
     };
     let mut history = with_gaps(history, &stage.gaps);

@@ -129,6 +129,21 @@ fn what_was_cut_off_may_have_had_an_effect_and_is_not_undone() {
 }
 
 #[test]
+fn what_was_cut_off_on_several_servers_may_have_been_undone() {
+    let cut = Operation {
+        outcome: Outcome::Interrupted,
+        ..granted(0, 1, 0)
+    };
+    let history = vec![cut, refused(10, 2), granted(20, 2, 2)];
+    let spread = Bounds {
+        is_spread: true,
+        ..BOUNDS
+    };
+    assert!(check(history.clone(), spread).is_ok());
+    assert_wrong(history);
+}
+
+#[test]
 fn a_lock_that_its_caller_has_not_seen_may_be_seen_by_others_and_freed() {
     let wait = |outcome| Operation {
         call: Call::AcquireUnseen {

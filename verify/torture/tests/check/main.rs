@@ -17,6 +17,7 @@ const BOUNDS: Bounds = Bounds {
     late_ms: 5_000,
     cut_ms: 100,
     is_steady: true,
+    is_spread: false,
 };
 const TTL_MS: i64 = 10_000;
 
