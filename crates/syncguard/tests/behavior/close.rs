@@ -1,6 +1,7 @@
 use std::future::{pending, ready};
 use std::sync::Arc;
 
+use futures::future::maybe_done;
 use std::time::{Duration, Instant};
 use syncguard::operation::{self, CallOptions};
 use syncguard::{
@@ -95,23 +96,27 @@ async fn a_crowd_that_asked_before_is_answered(stage: Stage) {
     for number in 0..100 {
         grants.push(t.acquire(&t.key(&number.to_string()), LONG).await);
     }
-    let releases: Vec<_> = grants
-        .iter()
-        .map(|grant| {
-            operation::run::<ReleaseOutcome>(
-                &t.backend,
-                Operation::Release([grant.lock_id.clone()].into()),
-                CALL,
-                pending(),
-            )
-        })
-        .collect();
-    let (outcomes, ()) = tokio::join!(
+    let releases = grants.iter().map(|grant| {
+        let release = operation::run::<ReleaseOutcome>(
+            &t.backend,
+            Operation::Release([grant.lock_id.clone()].into()),
+            CALL,
+            pending(),
+        );
+        Box::pin(maybe_done(release))
+    });
+    let mut releases: Vec<_> = releases.collect();
+    // Each has asked by then. join_all() alone may poll some only after the backend has closed.
+    for release in &mut releases {
+        let _ = futures::poll!(release.as_mut());
+    }
+    tokio::join!(
         biased;
-        futures::future::join_all(releases),
+        futures::future::join_all(&mut releases),
         t.backend.close()
     );
-    for outcome in outcomes {
+    for mut release in releases {
+        let outcome = release.as_mut().take_output().unwrap();
         assert_eq!(outcome.unwrap(), ReleaseOutcome::Released);
     }
 }

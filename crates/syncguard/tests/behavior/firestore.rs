@@ -17,7 +17,7 @@ use syncguard::firestore::{DocumentIds, FirestoreBackend, FirestoreConfig};
 use syncguard::{Backend, Key};
 use tonic::transport::Channel;
 
-use crate::fixture::{Fixture, Setup, Store};
+use crate::fixture::{Fixture, OPERATION_TIMEOUT, Setup, Store};
 use crate::support::locks::ManualClock;
 
 #[derive(Default)]
@@ -37,7 +37,7 @@ impl Store for ByFirestoreDb {
         let (address, project) = (self.0.address(), project());
         let config = FirestoreConfig {
             cleanup_in_is_locked: setup.cleanup_in_is_locked,
-            operation_timeout: setup.operation_timeout,
+            operation_timeout: OPERATION_TIMEOUT,
             ..FirestoreConfig::default()
         };
         let make = async || {
@@ -86,7 +86,7 @@ impl Store for OnEmulator {
                 emulator_host: Some(address.clone()),
                 cleanup_in_is_locked: setup.cleanup_in_is_locked,
                 ignore_clock_skew: true,
-                operation_timeout: setup.operation_timeout,
+                operation_timeout: OPERATION_TIMEOUT,
                 ..FirestoreConfig::project(&project)
             };
             Arc::new(FirestoreBackend::with_clock(config, clock.clone()).unwrap())

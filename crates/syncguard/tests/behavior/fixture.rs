@@ -8,28 +8,21 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use syncguard::{
-    Absence, AcquireOutcome, Backend, DEFAULT_OPERATION_TIMEOUT, Grant, Key, LockId, LockRecord,
-    Lookup, TIME_TOLERANCE_MS, Ttl,
+    Absence, AcquireOutcome, Backend, Grant, Key, LockId, LockRecord, Lookup, TIME_TOLERANCE_MS,
+    Ttl,
 };
 
 use crate::support::attempts::Attempts as _;
 pub(crate) use crate::support::locks::{eventually, prepared, ttl};
 
 /// How a backend is to be made.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Setup {
     pub cleanup_in_is_locked: bool,
-    pub operation_timeout: Duration,
 }
 
-impl Default for Setup {
-    fn default() -> Self {
-        Self {
-            cleanup_in_is_locked: false,
-            operation_timeout: DEFAULT_OPERATION_TIMEOUT,
-        }
-    }
-}
+/// How long an operation may take: on a busy machine any store can be slow.
+pub(crate) const OPERATION_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A kind of store, or one way to reach it. Servers are started by the first `open` and shared.
 #[async_trait]

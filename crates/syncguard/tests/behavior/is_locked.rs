@@ -11,7 +11,6 @@ tests![
 
 const CLEANING: Setup = Setup {
     cleanup_in_is_locked: true,
-    operation_timeout: syncguard::DEFAULT_OPERATION_TIMEOUT,
 };
 
 async fn it_follows_the_lock(stage: Stage) {

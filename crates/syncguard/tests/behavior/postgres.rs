@@ -9,7 +9,7 @@ use syncguard::postgres::{PostgresBackend, PostgresConfig, PostgresOptions};
 use syncguard::{Backend, Key};
 use tokio::sync::OnceCell;
 
-use crate::fixture::{Fixture, Setup, Store};
+use crate::fixture::{Fixture, OPERATION_TIMEOUT, Setup, Store};
 use crate::support::attempts::Attempts as _;
 use crate::support::postgres_server::{PgBouncer, PostgresServer};
 
@@ -80,7 +80,7 @@ impl Store for Postgres {
     async fn open(&self, setup: Setup) -> Box<dyn Fixture> {
         let options = PostgresOptions {
             cleanup_in_is_locked: setup.cleanup_in_is_locked,
-            operation_timeout: setup.operation_timeout,
+            operation_timeout: OPERATION_TIMEOUT,
             ..PostgresOptions::default()
         };
         let make = || Arc::new(self.backend(options.clone()));

@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use syncguard::redis::{RedisBackend, RedisConfig, RedisConnection, RedisTls};
 use syncguard::{Absence, Backend, Key, KeySpace};
 
-use crate::fixture::{Fixture, Setup, Store};
+use crate::fixture::{Fixture, OPERATION_TIMEOUT, Setup, Store};
 use crate::support::certificates::Certificates;
 use crate::support::clients;
 #[cfg(unix)]
@@ -235,7 +235,7 @@ fn started(
     let (servers, config) = shared.get_or_insert_with(start);
     let mut config = config.clone();
     config.locks.cleanup_in_is_locked = setup.cleanup_in_is_locked;
-    config.locks.operation_timeout = setup.operation_timeout;
+    config.locks.operation_timeout = OPERATION_TIMEOUT;
     let server = servers.first().unwrap();
     (server.port(), config, Mutex::new(server.connect()))
 }

@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use syncguard::redis::{ClientPrefix, Names, RedisBackend, RedisConfig, acquire, key_slot};
 use syncguard::{Absence, Backend, Key};
 
-use crate::fixture::{Fixture, LONG, Setup, Store, prepared};
+use crate::fixture::{Fixture, LONG, OPERATION_TIMEOUT, Setup, Store, prepared};
 use crate::support::redis_cluster::RedisCluster;
 use crate::support::redis_server::Version;
 use crate::support::resp::{Answer, Resp};
@@ -41,7 +41,7 @@ impl Store for InCluster {
             cluster.get_or_insert_with(|| RedisCluster::start_with(self.version, None, &[]));
         let mut config = RedisConfig::from_url(&cluster.url()).unwrap();
         config.locks.cleanup_in_is_locked = setup.cleanup_in_is_locked;
-        config.locks.operation_timeout = setup.operation_timeout;
+        config.locks.operation_timeout = OPERATION_TIMEOUT;
         let make = || Arc::new(RedisBackend::new(config.clone()).unwrap());
         Box::new(Redis {
             backend: make(),

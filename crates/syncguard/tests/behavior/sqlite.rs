@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use syncguard::sqlite::{Location, SqliteBackend, SqliteConfig};
 use syncguard::{Backend, Key, KeySpace};
 
-use crate::fixture::{Fixture, Setup, Store};
+use crate::fixture::{Fixture, OPERATION_TIMEOUT, Setup, Store};
 use crate::support::attempts::Attempts as _;
 use crate::support::locks::ManualClock;
 
@@ -61,7 +61,7 @@ impl Sqlite {
         let config = SqliteConfig {
             location,
             cleanup_in_is_locked: setup.cleanup_in_is_locked,
-            operation_timeout: setup.operation_timeout,
+            operation_timeout: OPERATION_TIMEOUT,
             allow_network_file_system: false,
         };
         let make = || -> Arc<dyn Backend> {

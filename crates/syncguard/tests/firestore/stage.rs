@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use firestore_emulator::{Emulator, Options};
 use googleapis_tonic_google_firestore_v1::google::firestore::v1::firestore_client::FirestoreClient;
@@ -32,6 +33,8 @@ impl Server {
     pub(crate) fn config(&self) -> FirestoreConfig {
         FirestoreConfig {
             emulator_host: Some(self.emulator.address().to_string()),
+            // On a busy machine the emulator can be slow.
+            operation_timeout: Duration::from_secs(30),
             ..FirestoreConfig::project("test")
         }
     }

@@ -114,14 +114,14 @@ async fn many_waiters_share_one_stream() {
         let name = format!("key {number}");
         held.push(acquire(&*holder, &name).await);
         let waiter = wait_listening(&other, &name).await;
-        waiters.spawn(async move { soon(waiter).await.unwrap().keep() });
+        waiters.spawn(async move { waiter.await.unwrap().keep() });
     }
     assert_eq!(server.emulator.listeners(), 1);
     assert_eq!(server.emulator.targets(), WAITERS);
     for grant in &held {
         holder.release(&grant.lock_id).await.unwrap();
     }
-    while let Some(woken) = waiters.join_next().await {
+    while let Some(woken) = soon(waiters.join_next()).await {
         let fence = woken.unwrap()[0].fence;
         assert!(held.iter().any(|grant| grant.fence < fence));
     }

@@ -11,7 +11,7 @@ use super::attempts::Attempts as _;
 use super::locks::{acquire, eventually, key};
 
 /// Much more than hearing takes, and much less than the pause between polls.
-const SOON: Duration = Duration::from_secs(8);
+const SOON: Duration = Duration::from_secs(20);
 
 /// Polls every 30 seconds.
 pub(crate) fn patient() -> LockOptions {
