@@ -70,7 +70,8 @@ const ERRORS: readonly (readonly [LockErrorCode, Error])[] = [
   ["Internal", replied(insideScript("Unknown Redis command called from Lua script"))],
   ["RateLimited", replied("ERR max number of clients reached")],
   ["InvalidArgument", replied("CROSSSLOT Keys in request don't hash to the same slot")],
-  ["Internal", replied("ERR something else")],
+  ["ServiceUnavailable", replied("ERR Connection timed out")],
+  ["ServiceUnavailable", replied("upstream failure")],
   ["Internal", new Error("unheard of")],
 ];
 

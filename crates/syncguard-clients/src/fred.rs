@@ -141,7 +141,8 @@ fn trouble(error: &FredError) -> ClientError {
         FredKind::IO | FredKind::Canceled | FredKind::Routing | FredKind::Sentinel => {
             (ServiceUnavailable, CLOSED, true)
         }
-        FredKind::Cluster => (ServiceUnavailable, FAILED, true),
+        // The second is an error reply in words that are none of Redis'.
+        FredKind::Cluster | FredKind::Unknown => (ServiceUnavailable, FAILED, true),
         FredKind::Backpressure => (RateLimited, FAILED, false),
         FredKind::Auth => (AuthFailed, LOGIN, true),
         _ => (Internal, FAILED, true),
@@ -198,8 +199,14 @@ mod tests {
             (
                 FredKind::Unknown,
                 "ERR locks:secret",
-                ErrorKind::Internal,
-                false,
+                ErrorKind::ServiceUnavailable,
+                true,
+            ),
+            (
+                FredKind::Unknown,
+                "upstream failure",
+                ErrorKind::ServiceUnavailable,
+                true,
             ),
             (
                 FredKind::IO,

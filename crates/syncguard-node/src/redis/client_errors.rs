@@ -26,6 +26,9 @@ pub(super) fn cause_of(rejection: &Rejection, is_cluster: bool) -> Cause<'_> {
             .or_else(|| by_name(&rejection.name))
             .or_else(|| by_text(words)),
     };
+    if known.is_none() && is_reply(rejection) {
+        return Cause::Reply(words);
+    }
     let (kind, what, may_be_done) = known.unwrap_or(FAILED);
     Cause::Client {
         kind,
@@ -286,7 +289,16 @@ mod tests {
                 ServiceUnavailable,
                 false,
             ),
-            (js("ReplyError", "", "ERR syntax error"), Internal, false),
+            (
+                js("ReplyError", "", "ERR Connection timed out"),
+                ServiceUnavailable,
+                true,
+            ),
+            (
+                js("ReplyError", "", "upstream failure"),
+                ServiceUnavailable,
+                true,
+            ),
             (js("TypeError", "", "x is not a function"), Internal, true),
             (
                 js("Error", "", "it says READONLY and ECONNREFUSED"),

@@ -26,7 +26,9 @@ pub fn classify(code: i32) -> (ErrorKind, bool) {
         Code::ResourceExhausted => (RateLimited, false),
         Code::Aborted => (ServiceUnavailable, false),
         Code::Internal | Code::Unavailable => (ServiceUnavailable, true),
-        Code::AlreadyExists | Code::OutOfRange | Code::Unimplemented => (Internal, false),
+        Code::Unimplemented => (Internal, false),
+        // The first of a write that was carried out and sent again on the way, the second of an answer that is too long.
+        Code::AlreadyExists | Code::OutOfRange => (Internal, true),
         Code::Ok | Code::Unknown | Code::DataLoss => (Internal, true),
     }
 }
@@ -254,12 +256,12 @@ mod tests {
             (3, InvalidArgument, false),
             (4, NetworkTimeout, true),
             (5, InvalidArgument, false),
-            (6, Internal, false),
+            (6, Internal, true),
             (7, AuthFailed, false),
             (8, RateLimited, false),
             (9, InvalidArgument, false),
             (10, ServiceUnavailable, false),
-            (11, Internal, false),
+            (11, Internal, true),
             (12, Internal, false),
             (13, ServiceUnavailable, true),
             (14, ServiceUnavailable, true),

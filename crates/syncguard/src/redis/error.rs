@@ -77,7 +77,10 @@ pub enum Cause<'a> {
 pub fn classify(cause: Cause<'_>, sent: bool) -> (ErrorKind, Cow<'static, str>, bool) {
     use ErrorKind::{Internal, InvalidArgument, NetworkTimeout, ServiceUnavailable};
     let (kind, message, lost) = match cause {
-        Cause::Reply(text) => return by_reply(text),
+        Cause::Reply(text) => {
+            let (kind, message, is_refusal) = by_reply(text);
+            return (kind, message, sent && !is_refusal);
+        }
         Cause::Client {
             kind,
             what,
@@ -186,7 +189,8 @@ pub fn to_error_hiding<'a>(
 /// the server cannot do what it is asked.
 pub(super) fn script_error<'a>(text: &str, secrets: impl IntoIterator<Item = &'a str>) -> Error {
     let code = reply_code(text).unwrap_or("ERR");
-    let is_servers = by_reply(text).0 != ErrorKind::Internal && code != "WRONGTYPE";
+    let (kind, _, is_refusal) = by_reply(text);
+    let is_servers = is_refusal && kind != ErrorKind::Internal && code != "WRONGTYPE";
     if is_servers || code == "SYNCGUARD" {
         return to_error_hiding(Cause::Reply(text), true, secrets);
     }
@@ -313,10 +317,25 @@ fn after_line(text: &str) -> Option<&str> {
     is_number.then_some(rest)
 }
 
+/// What an error reply means, and whether it is a refusal: one that Redis gives before it changes anything. Any other may come from a
+/// script that has run, or from a proxy that has given up on a server which goes on.
 fn by_reply(text: &str) -> (ErrorKind, Cow<'static, str>, bool) {
-    use ErrorKind::{AuthFailed, Internal, InvalidArgument, RateLimited, ServiceUnavailable};
     let code = reply_code(text).unwrap_or("ERR");
-    let (kind, hint) = match code {
+    let refusal = refusal_of_code(code).or_else(|| refusal_of_text(text));
+    let (kind, hint) = refusal.unwrap_or(match is_of_script(text) {
+        true => (ErrorKind::Internal, "unexpected error"),
+        false => (
+            ErrorKind::ServiceUnavailable,
+            "an error that may be that of something between this process and the server",
+        ),
+    });
+    let message = format!("redis answered {code}: {hint}").into();
+    (kind, message, refusal.is_some())
+}
+
+fn refusal_of_code(code: &str) -> Option<(ErrorKind, &'static str)> {
+    use ErrorKind::{AuthFailed, Internal, InvalidArgument, ServiceUnavailable};
+    Some(match code {
         "NOAUTH" => (AuthFailed, "a password is required"),
         "WRONGPASS" => (AuthFailed, "the user name or the password is wrong"),
         "NOPERM" => (
@@ -347,13 +366,9 @@ fn by_reply(text: &str) -> (ErrorKind, Cow<'static, str>, bool) {
             "the server cannot write to its disk and refuses changes",
         ),
         "NOREPLICAS" => (ServiceUnavailable, "too few replicas are connected"),
-        "CLUSTERDOWN" | "MASTERDOWN" | "TRYAGAIN" | "UNBLOCKED" => {
+        "CLUSTERDOWN" | "MASTERDOWN" | "TRYAGAIN" => {
             (ServiceUnavailable, "the server cannot serve now")
         }
-        _ if text.starts_with("ERR This instance has cluster support disabled") => (
-            InvalidArgument,
-            "the server is not a node of a redis cluster: use redis:// instead of redis+cluster://",
-        ),
         "NOSCRIPT" => (
             Internal,
             "the server does not keep the scripts that it is sent",
@@ -362,22 +377,49 @@ fn by_reply(text: &str) -> (ErrorKind, Cow<'static, str>, bool) {
             Internal,
             "what is stored under the key is no lock, or its fence counter no number; use another keyPrefix",
         ),
-        // Replies without a code of their own, each in the words of the server.
-        _ if text.starts_with("ERR max number of clients reached") => {
+        _ => return None,
+    })
+}
+
+/// Those without a code of their own, each as the server's words begin.
+fn refusal_of_text(text: &str) -> Option<(ErrorKind, &'static str)> {
+    use ErrorKind::{AuthFailed, Internal, InvalidArgument, RateLimited};
+    let words = text.strip_prefix("ERR ")?;
+    let begins_with = |beginnings: &[&str]| beginnings.iter().any(|of| words.starts_with(of));
+    Some(match words {
+        _ if begins_with(&["This instance has cluster support disabled"]) => (
+            InvalidArgument,
+            "the server is not a node of a redis cluster: use redis:// instead of redis+cluster://",
+        ),
+        _ if begins_with(&["max number of clients reached"]) => {
             (RateLimited, "the server has too many clients")
         }
-        _ if text.starts_with("ERR AUTH") || text.starts_with("ERR Client sent AUTH") => (
+        _ if begins_with(&["AUTH", "Client sent AUTH"]) => (
             AuthFailed,
             "a password was given and the server expects none",
         ),
-        _ if text.starts_with("ERR DB index is out of range")
-            || text.starts_with("ERR invalid DB index") =>
-        {
+        _ if begins_with(&["invalid password"]) => (AuthFailed, "the password is wrong"),
+        _ if begins_with(&["DB index is out of range", "invalid DB index"]) => {
             (InvalidArgument, "db must be one of the server's databases")
         }
-        _ => (Internal, "unexpected error"),
-    };
-    (kind, format!("redis answered {code}: {hint}").into(), false)
+        _ if begins_with(&[
+            "unknown command",
+            "wrong number of arguments",
+            "Error compiling script",
+            "SELECT is not allowed",
+        ]) =>
+        {
+            (Internal, "unexpected error")
+        }
+        _ => return None,
+    })
+}
+
+/// Whether it tells of a script that has failed while it ran, as all versions say so, and Dragonfly.
+fn is_of_script(text: &str) -> bool {
+    text.starts_with("ERR Error running script")
+        || text.contains("user_script:")
+        || text.starts_with("ERR script tried ")
 }
 
 /// The server's error as one text again: the driver splits it into parts.

@@ -209,10 +209,12 @@ pub(crate) async fn lossy(server: u16) -> (u16, Arc<AtomicUsize>) {
 pub(crate) enum Mixup {
     Doubled,
     Dropped,
+    /// Something else is said in its place.
+    Replaced(&'static str),
 }
 
 /// Passes everything on to a server. As often as the number says, a list that the server replies is passed on twice, or not at all, so
-/// that those behind it belong to other calls.
+/// that those behind it belong to other calls, or is replaced.
 pub(crate) async fn mixing(server: u16, mixup: Mixup) -> (u16, Arc<AtomicUsize>) {
     let times = Arc::new(AtomicUsize::new(0));
     let left = Arc::clone(&times);
@@ -233,12 +235,13 @@ pub(crate) async fn mixing(server: u16, mixup: Mixup) -> (u16, Arc<AtomicUsize>)
                         && left
                             .fetch_update(SeqCst, SeqCst, |left| left.checked_sub(1))
                             .is_ok();
-                    let count = match mixup {
-                        _ if !is_hit => 1,
-                        Mixup::Doubled => 2,
-                        Mixup::Dropped => 0,
+                    let passed_on = match mixup {
+                        _ if !is_hit => reply,
+                        Mixup::Doubled => reply.repeat(2),
+                        Mixup::Dropped => Vec::new(),
+                        Mixup::Replaced(by) => by.into(),
                     };
-                    if to_near.write_all(&reply.repeat(count)).await.is_err() {
+                    if to_near.write_all(&passed_on).await.is_err() {
                         return;
                     }
                 }

@@ -1,16 +1,22 @@
 //! Replies that end early, or never.
 
+use std::future::pending;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
-use syncguard::redis::{RedisBackend, RedisConfig};
-use syncguard::{AcquireOutcome, AcquireRequest, Due, ErrorKind, ExtendOutcome, LockId, Lookup};
+use syncguard::operation::{CallOptions, run};
+use syncguard::redis::{RedisBackend, RedisConfig, RedisLocks};
+use syncguard::{
+    AcquireOutcome, AcquireRequest, Backend, Due, ErrorKind, ExtendOutcome, LockId, LockOptions,
+    Lookup, Operation, lock,
+};
 use tokio::io::AsyncWriteExt;
 
 use crate::fake::{Mixup, listen, mixing, until_script};
 use crate::support::attempts::Attempts as _;
 use crate::support::claims::{plain, slot};
-use crate::support::locks::{acquire, key, request, try_acquire, ttl};
+use crate::support::clients::fred;
+use crate::support::locks::{acquire, eventually, key, request, try_acquire, ttl};
 use crate::support::redis_server::RedisServer;
 use crate::support::suite::tests;
 
@@ -20,6 +26,7 @@ tests![
     after_a_reply_that_does_not_fit_no_other_is_believed,
     as_much_as_honest_replies_need_is_read,
     a_reply_to_another_call_of_the_same_kind_is_not_believed,
+    an_error_that_is_not_the_servers_leaves_no_lock,
 ];
 
 fn backend_at(port: u16) -> RedisBackend {
@@ -237,4 +244,52 @@ async fn is_there(backend: &RedisBackend, lock_id: &LockId) -> bool {
     let extended = backend.extend(lock_id, ttl(30_000)).await.unwrap();
     matches!(extended, ExtendOutcome::Extended { .. })
         && backend.lookup(&lookup).await.unwrap().is_some()
+}
+
+async fn an_error_that_is_not_the_servers_leaves_no_lock() {
+    const CALLS: usize = 60;
+    for (words, kind) in [
+        (
+            "-ERR Connection timed out\r\n",
+            ErrorKind::ServiceUnavailable,
+        ),
+        ("-upstream failure\r\n", ErrorKind::ServiceUnavailable),
+    ] {
+        let server = RedisServer::start();
+        let (port, replaced) = mixing(server.port(), Mixup::Replaced(words)).await;
+        let fred = fred(port).await;
+        let driven = syncguard_clients::fred::backend(&fred, &RedisLocks::default()).unwrap();
+        let backends: [(&str, Arc<dyn Backend>); 2] = [
+            ("own", Arc::new(backend_at(port))),
+            ("fred", Arc::new(driven)),
+        ];
+        for (transport, backend) in backends {
+            acquire(&*backend, transport).await;
+            replaced.store(1, SeqCst);
+            // Many in one pipeline: that for which the proxy has answered itself has been granted, and so have the others.
+            let calls = (0..CALLS).map(|number| {
+                let request = request(&format!("{transport} {number}"));
+                let operation = Operation::Acquire(request);
+                run::<AcquireOutcome>(&backend, operation, CallOptions::DEFAULT, pending())
+            });
+            let answers = futures::future::join_all(calls).await;
+            let errors: Vec<_> = answers.into_iter().filter_map(Result::err).collect();
+            let [error] = errors.as_slice() else {
+                panic!("{errors:?}");
+            };
+            assert_eq!(error.kind(), kind, "{transport}: {error}");
+            assert!(error.is_outcome_unknown());
+            // The same, waiting: it is tried again.
+            replaced.store(1, SeqCst);
+            let (name, options) = (key(&format!("{transport} waits")), LockOptions::default());
+            drop(lock(&backend, &name, &options).await.unwrap());
+            eventually("what was granted to nobody is freed", async || {
+                let held = server
+                    .connect()
+                    .call(&["KEYS", &format!("syncguard:{transport} *")]);
+                held.list().len() == CALLS - 1
+            })
+            .await;
+        }
+    }
 }

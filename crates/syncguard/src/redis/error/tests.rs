@@ -50,12 +50,15 @@ fn replies_are_known_by_their_code() {
         ("ERR max number of clients reached", RateLimited),
         ("NOSCRIPT No matching script.", Internal),
         ("SYNCGUARD the stored value is not a lock", Internal),
-        ("ERR value is not an integer or out of range", Internal),
         (
             "ERR unknown command 'evalsha', with args beginning with: 'READONLY'",
             Internal,
         ),
-        ("", Internal),
+        ("ERR wrong number of arguments for 'auth' command", Internal),
+        (
+            "ERR Error compiling script (new function): user_script:1: '=' expected",
+            Internal,
+        ),
     ] {
         for sent in [false, true] {
             let (got, message, lost) = classify(Cause::Reply(text), sent);
@@ -64,6 +67,32 @@ fn replies_are_known_by_their_code() {
             assert!(!lost, "a server that refuses has done nothing");
         }
     }
+}
+
+#[test]
+fn what_is_no_known_refusal_leaves_the_outcome_open() {
+    let of_script =
+        "ERR value is not an integer or out of range script: d8f2cce4, on @user_script:25.";
+    for (text, kind) in [
+        ("ERR Connection timed out", ServiceUnavailable),
+        ("upstream failure", ServiceUnavailable),
+        ("TIMEOUT no answer from the shard", ServiceUnavailable),
+        ("UNBLOCKED client unblocked", ServiceUnavailable),
+        (
+            "ERR value is not an integer or out of range",
+            ServiceUnavailable,
+        ),
+        ("", ServiceUnavailable),
+        (of_script, Internal),
+    ] {
+        let (got, message, lost) = classify(Cause::Reply(text), true);
+        assert_eq!(got, kind, "{text}");
+        assert!(message.starts_with("redis answered "), "{message}");
+        assert!(lost, "{text}");
+        assert!(!classify(Cause::Reply(text), false).2, "nothing was sent");
+    }
+    // A script of the caller's chooses its own words.
+    assert_eq!(script_error("ERR own words", []).kind(), Internal);
 }
 
 #[test]
@@ -156,7 +185,7 @@ fn errors_inside_scripts_are_known_by_the_code_that_the_script_met() {
         ),
         (before_7("user_script:25: READONLY"), "ERR", Internal),
         // What only looks like it.
-        (format!("ERR {readonly}"), "ERR", Internal),
+        (format!("ERR {readonly}"), "ERR", ServiceUnavailable),
         (
             before_7("").replace("f_d8", "f_") + readonly,
             "ERR",
@@ -177,7 +206,11 @@ fn errors_inside_scripts_are_known_by_the_code_that_the_script_met() {
         let (got, message, lost) = classify(Cause::Reply(&text), true);
         assert_eq!(got, kind, "{text}");
         assert!(message.starts_with(&format!("redis answered {code}: ")));
-        assert!(!lost, "a server that refuses has done nothing");
+        assert_eq!(
+            lost,
+            code == "ERR",
+            "a server that refuses has done nothing"
+        );
     }
 }
 
@@ -198,8 +231,8 @@ fn messages_quote_nothing_that_was_sent() {
          [hidden] no permissions for 'app:[hidden]'"
     );
     assert_eq!(
-        to_error(Cause::Reply("ERR syntax error"), true).message(),
-        "redis answered ERR: unexpected error: ERR syntax error"
+        to_error(Cause::Reply("ERR unknown command"), true).message(),
+        "redis answered ERR: unexpected error: ERR unknown command"
     );
 }
 
