@@ -13,6 +13,7 @@ use tokio::sync::{Notify, Semaphore, SemaphorePermit};
 use tokio::time::timeout;
 
 use crate::heartbeats::Heartbeats;
+use crate::heartbeats::looks::Looks;
 use crate::heartbeats::sets::Sets;
 use crate::text::error::Error;
 use crate::values::lock_id::LockId;
@@ -55,6 +56,7 @@ struct WorkCounts {
     releasing: Arc<AtomicUsize>,
     queues: Queues,
     heartbeats: Heartbeats,
+    looks: Looks,
     sets: Sets,
 }
 
@@ -86,6 +88,7 @@ impl Work {
             releasing: Arc::clone(releasing),
             queues: Queues::default(),
             heartbeats: Heartbeats::default(),
+            looks: Looks::default(),
             sets: Sets::default(),
         }))
     }
@@ -128,6 +131,24 @@ impl Work {
     /// The locks that extend themselves.
     pub(crate) fn heartbeats(&self) -> &Heartbeats {
         &self.0.heartbeats
+    }
+
+    /// The locks that do not.
+    pub(crate) fn looks(&self) -> &Looks {
+        &self.0.looks
+    }
+
+    /// What is to be called when another server may keep the locks from now on, or the same one without what it had: all are asked
+    /// after at once.
+    pub(crate) fn asking_after_all(&self) -> impl Fn() + Send + Sync + use<> {
+        // Weak: whoever calls it may live longer than the backend.
+        let work = Arc::downgrade(&self.0);
+        move || {
+            if let Some(work) = work.upgrade() {
+                work.heartbeats.hurry();
+                work.looks.ask();
+            }
+        }
     }
 
     /// Sends no more heartbeats for these locks: they are released, or somebody else does that. Others that were granted together with
@@ -182,6 +203,7 @@ impl Work {
             ("background", self.is_in_background()),
             ("queues", !shared.queues.is_empty()),
             ("heartbeats", !shared.heartbeats.is_empty()),
+            ("looks", !shared.looks.is_empty()),
             ("sets", !shared.sets.is_empty()),
         ];
         let kept = notes.into_iter().filter(|(_, is_kept)| *is_kept);

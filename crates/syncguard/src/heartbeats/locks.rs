@@ -1,5 +1,6 @@
 //! The locks of one backend that extend themselves, and by when to look at each of them.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -55,7 +56,7 @@ pub(super) enum HeartbeatState {
 }
 
 pub(super) enum Next {
-    /// The locks whose heartbeats are due, the last one first, and those whose end has come.
+    /// The locks whose heartbeats are due, the one with the nearest end last, and those whose end has come.
     Due {
         due: Vec<LockId>,
         ended: Vec<LockId>,
@@ -175,10 +176,12 @@ impl Locks {
             } else {
                 entry.at = entry.look_at();
                 self.queue.insert((entry.at, entry.number), lock_id.clone());
-                due.push(lock_id);
+                due.push((entry.heartbeat.end(), lock_id));
             }
         }
         due.reverse();
+        due.sort_by_key(|(end, _)| Reverse(*end));
+        let due: Vec<_> = due.into_iter().map(|(_, lock_id)| lock_id).collect();
         match self.queue.first_key_value() {
             _ if !due.is_empty() || !ended.is_empty() => Next::Due { due, ended },
             Some(((at, _), _)) => Next::At(*at),

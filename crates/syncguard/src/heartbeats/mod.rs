@@ -40,6 +40,7 @@ use crate::values::ttl::Ttl;
 mod extending;
 mod heartbeat;
 mod locks;
+pub(crate) mod looks;
 mod members;
 pub(crate) mod sets;
 
@@ -144,7 +145,8 @@ impl Heartbeats {
         Some(Extending::new(&self.0, leads, lock_ids, ttl, sent))
     }
 
-    /// Extends all locks at once: another server keeps them from now on, which may not know what the former one was told last.
+    /// Extends all locks at once, those first that end first: another server may keep them from now on, which may not know what the
+    /// former one was told last.
     pub(crate) fn hurry(&self) {
         if !self.any() {
             return;

@@ -1,5 +1,6 @@
 mod crossing;
 mod ending;
+mod hurried;
 mod losing;
 mod stopped;
 mod together;

@@ -23,9 +23,11 @@ use crate::values::lock_id::LockId;
 use crate::values::ttl::Ttl;
 use crate::waiting::waiter::Granted;
 
+mod looking;
 mod releasing;
 mod state;
 
+use self::looking::GuardLook;
 pub(crate) use self::state::GuardState;
 
 /// A lock that is held until it is released, dropped or lost; or several, which are extended and released together, and are
@@ -45,6 +47,8 @@ pub struct LockGuard {
     /// For how long it may last from now on, by all that it was granted for and asked to be extended by.
     lasts: Ttl,
     state: Arc<GuardState>,
+    /// What is asked after if nothing extends it.
+    look: Option<Arc<GuardLook>>,
     /// Before that, a release only lets it end then.
     hold_until: Option<Instant>,
 }
@@ -65,14 +69,24 @@ impl LockGuard {
             Some(number) => claim.key.slot(number),
             None => claim.key.clone(),
         };
-        let guard = Self {
+        let mut guard = Self {
             backend: Arc::clone(backend),
             keys: claims.iter().zip(&grants).map(key).collect(),
             grants,
             lasts: state.ttl(),
             state,
+            look: None,
             hold_until,
         };
+        if !guard.state.extends_itself() {
+            let look = Arc::new(GuardLook {
+                backend: Arc::clone(backend),
+                lock_ids: guard.lock_ids(),
+                state: Arc::clone(&guard.state),
+            });
+            backend.work().looks().add(guard.lock_id(), &look);
+            guard.look = Some(look);
+        }
         if guard.grants.len() > 1 {
             backend.work().sets().add(&guard.lock_ids(), &guard.state);
         }

@@ -40,7 +40,7 @@ pub(super) const TRIES: usize = 16;
 pub struct RedisBackend {
     runner: Runner,
     work: Work,
-    /// Sends heartbeats at once when another server has become the primary.
+    /// Asks after what is held when another server has become the primary, or may have.
     _on_switch: Arc<SwitchListener>,
 }
 
@@ -90,8 +90,7 @@ impl RedisBackend {
 
     fn with(transport: Arc<dyn Transport>, names: Names, locks: &RedisLocks) -> Self {
         let work = Work::default();
-        let heartbeats = work.heartbeats().clone();
-        let on_switch: Arc<SwitchListener> = Arc::new(move || heartbeats.hurry());
+        let on_switch: Arc<SwitchListener> = Arc::new(work.asking_after_all());
         transport.on_switch(Arc::downgrade(&on_switch));
         Self {
             runner: Runner::new(transport, names, locks),

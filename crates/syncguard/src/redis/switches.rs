@@ -1,10 +1,10 @@
-//! Who is told when another server has become the primary of locks.
+//! Who is told when another server may keep the locks from now on.
 
 use std::sync::{Mutex, Weak};
 
 use crate::mutex::lock;
 
-/// Is called each time that another server has become the primary.
+/// Is called each time that another server has become the primary, or that a connection which was lost has been made again.
 pub type SwitchListener = dyn Fn() + Send + Sync;
 
 /// Those who want to be told.

@@ -20,6 +20,7 @@ tests![
     the_primary_that_a_sentinel_names_next_is_used_though_the_demoted_one_still_answers,
     a_primary_that_a_sentinel_names_no_more_is_left_though_it_goes_on,
     a_holder_whose_lock_the_new_primary_lacks_is_told_at_once,
+    a_server_that_comes_back_without_what_it_had_is_asked_after_all_that_is_held,
     what_no_primary_says_leads_to_another_question,
     what_a_script_meets_is_told_by_its_code,
     what_a_script_meets_is_told_by_its_code_through_clients,
@@ -123,6 +124,33 @@ async fn a_holder_whose_lock_the_new_primary_lacks_is_told_at_once() {
         lost.message().contains("the store no longer has it"),
         "{lost}"
     );
+}
+
+async fn a_server_that_comes_back_without_what_it_had_is_asked_after_all_that_is_held() {
+    let mut server = RedisServer::start();
+    let backend = backend_at(&server);
+    let mut guards = Vec::new();
+    for (name, auto_extend) in [("a", Some(AutoExtend::default())), ("b", None)] {
+        let options = LockOptions {
+            // A heartbeat in a hundred seconds.
+            ttl: ttl(300_000),
+            auto_extend,
+            ..LockOptions::default()
+        };
+        guards.push(lock(&backend, &key(name), &options).await.unwrap());
+    }
+    server.kill();
+    server.restart();
+    // Whoever connects again calls for another reason.
+    until_it_works(&backend).await;
+    for guard in guards {
+        let lost = tokio::time::timeout(Duration::from_secs(60), guard.lost()).await;
+        let lost = lost.expect("long before the next heartbeat");
+        assert!(
+            lost.message().contains("the store no longer has it"),
+            "{lost}"
+        );
+    }
 }
 
 async fn what_no_primary_says_leads_to_another_question() {

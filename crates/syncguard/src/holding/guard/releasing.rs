@@ -85,8 +85,11 @@ impl LockGuard {
         Err(self.lost().await)
     }
 
-    /// Nobody need tell it any more of locks that are released by their ids.
+    /// Nobody need tell it any more of locks that are released by their ids, or ask after them.
     fn forget_set(&self) {
+        if let (Some(first), true) = (self.grants.first(), self.look.is_some()) {
+            self.backend.work().looks().remove(&first.lock_id);
+        }
         if self.grants.len() > 1 {
             self.backend.work().sets().remove(&self.lock_ids());
         }

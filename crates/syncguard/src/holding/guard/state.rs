@@ -95,6 +95,15 @@ impl GuardState {
         self.expires_at_ms.load(Relaxed)
     }
 
+    pub(super) fn extends_itself(&self) -> bool {
+        self.extends_itself
+    }
+
+    /// Until when it is held, as far as that is known.
+    pub(super) fn end(&self) -> Option<Instant> {
+        self.standing.borrow().end
+    }
+
     /// Of several locks, those that nobody has released by their ids; `None` of one.
     pub(super) fn left(&self) -> Option<Batch<LockId>> {
         let left = lock(&self.left);

@@ -33,6 +33,9 @@ pub(in crate::redis) trait Dial: Send + Sync + 'static {
     async fn moved(&self) {
         pending().await
     }
+
+    /// A connection that was lost has been made again: another server may be there.
+    fn made_again(&self) {}
 }
 
 /// A connection that was made.
@@ -58,6 +61,7 @@ struct LinkState<C> {
     connection: Option<Arc<C>>,
     /// When it was made.
     made_at: Instant,
+    was_made: bool,
     /// Whether a task tries to make one.
     is_dialing: bool,
     is_closed: bool,
@@ -87,6 +91,7 @@ impl<D: Dial> Link<D> {
         let state = LinkState {
             connection: None,
             made_at: now,
+            was_made: false,
             is_dialing: false,
             is_closed: false,
             ended: 0,
@@ -281,13 +286,14 @@ async fn dial<D: Dial>(dialer: Arc<D>, dialing: Dialing<D::Connection>) {
             }
         };
         let is_waited_for = state.receiver_count() > 0;
-        let (mut is_over, mut unused) = (true, None);
+        let (mut is_over, mut is_made_again, mut unused) = (true, false, None);
         state.send_modify(|state| {
             state.ended += 1;
             match answer {
                 _ if state.is_closed => unused = answer.ok(),
                 Ok(connection) => {
                     state.connection = Some(connection);
+                    is_made_again = std::mem::replace(&mut state.was_made, true);
                     state.made_at = Instant::now();
                     state.refusal = None;
                 }
@@ -299,6 +305,9 @@ async fn dial<D: Dial>(dialer: Arc<D>, dialing: Dialing<D::Connection>) {
         });
         if let Some(connection) = unused {
             connection.close();
+        }
+        if is_made_again {
+            dialer.made_again();
         }
         if is_over {
             return;

@@ -145,6 +145,10 @@ impl Dial for Dialer {
     async fn moved(&self) {
         self.target.moved().await
     }
+
+    fn made_again(&self) {
+        self.target.reconnects().tell();
+    }
 }
 
 /// A connection that runs scripts. It ends when this is dropped.

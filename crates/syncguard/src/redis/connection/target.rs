@@ -46,6 +46,8 @@ pub(in crate::redis) struct Target {
     doubted_at: Arc<Mutex<Option<Instant>>>,
     /// A stream for whoever needs the next one.
     kept: Arc<Mutex<Option<Opened>>>,
+    /// Who hears that a connection which was lost has been made again, of all servers that are reached in this way.
+    reconnects: Arc<Switches>,
 }
 
 impl Target {
@@ -67,6 +69,7 @@ impl Target {
             on_trouble: None,
             doubted_at: Arc::default(),
             kept: Arc::default(),
+            reconnects: Arc::default(),
         })
     }
 
@@ -133,6 +136,11 @@ impl Target {
     /// Who hears that another server has become the primary, where somebody tells.
     pub(in crate::redis) fn switches(&self) -> Option<&Switches> {
         Some(self.sentinels.as_ref()?.0.switches())
+    }
+
+    /// Who hears that a connection which was lost has been made again: another server may be there, or the same without what it had.
+    pub(in crate::redis) fn reconnects(&self) -> &Switches {
+        &self.reconnects
     }
 
     /// The stream that is kept, else another one. One to a former primary is of no use.

@@ -107,7 +107,8 @@ impl Transport for ClusterTransport {
     }
 
     fn on_switch(&self, listener: Weak<SwitchListener>) {
-        self.routes.switches().add(listener);
+        self.routes.switches().add(Weak::clone(&listener));
+        self.routes.reconnects().add(listener);
     }
 
     fn trouble(&self) -> Option<Error> {

@@ -83,8 +83,9 @@ impl Transport for DirectTransport {
 
     fn on_switch(&self, listener: Weak<SwitchListener>) {
         if let Some(switches) = self.target.switches() {
-            switches.add(listener);
+            switches.add(Weak::clone(&listener));
         }
+        self.target.reconnects().add(listener);
     }
 
     fn trouble(&self) -> Option<Error> {

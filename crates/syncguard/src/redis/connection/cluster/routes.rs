@@ -205,6 +205,11 @@ impl Routes {
         &self.switches
     }
 
+    /// Who hears that a connection to a node has been made again.
+    pub(in crate::redis) fn reconnects(&self) -> &Switches {
+        self.target.reconnects()
+    }
+
     fn translate(&self, (host, port): Address) -> Address {
         let map = self.set.nat_map.as_ref();
         map.and_then(|map| map.translate(&host, port))

@@ -9,6 +9,7 @@ use tokio::time::sleep;
 struct Server {
     refuses: Mutex<Option<ErrorKind>>,
     attempts: AtomicUsize,
+    made_again: AtomicUsize,
 }
 
 #[derive(Default)]
@@ -25,6 +26,10 @@ impl Dial for Arc<Server> {
             Some(kind) => Err(Error::new(kind, "refused")),
             None => Ok(Wire::default()),
         }
+    }
+
+    fn made_again(&self) {
+        self.made_again.fetch_add(1, SeqCst);
     }
 }
 
@@ -77,10 +82,12 @@ async fn a_caller_that_leaves_does_not_end_the_attempt() {
 
 #[tokio::test(start_paused = true)]
 async fn a_connection_that_ended_is_made_again() {
-    let (_, link) = link();
+    let (server, link) = link();
     let first = link.get().await.unwrap();
+    assert_eq!(server.made_again.load(SeqCst), 0);
     first.close();
     let second = link.get().await.unwrap();
+    assert_eq!(server.made_again.load(SeqCst), 1, "somebody hears of it");
     assert!(!Arc::ptr_eq(&first, &second));
     assert!(Arc::ptr_eq(&second, &link.current().unwrap()));
 }

@@ -1,0 +1,75 @@
+//! A guard whose locks do not extend themselves, when another server may keep them from now on: it asks after them once.
+
+use std::future::pending;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_core::future::BoxFuture;
+use tokio::time::{Instant, sleep};
+
+use super::GuardState;
+use crate::asking::inspection::{LockRecord, Lookup};
+use crate::asking::request::Operation;
+use crate::background::backend::Backend;
+use crate::heartbeats::looks::LookedAt;
+use crate::holding::lease_state::LeaseState;
+use crate::operation::{self, CallOptions};
+use crate::text::error::{Error, ErrorKind};
+use crate::values::batch::Batch;
+use crate::values::lock_id::LockId;
+
+/// The pause before a server is asked again that cannot answer yet, and how often it is asked.
+const PAUSE: Duration = Duration::from_millis(200);
+const TRIES: usize = 15;
+
+/// What a guard holds.
+#[derive(Debug)]
+pub(super) struct GuardLook {
+    pub(super) backend: Arc<dyn Backend>,
+    pub(super) lock_ids: Batch<LockId>,
+    pub(super) state: Arc<GuardState>,
+}
+
+impl GuardLook {
+    fn is_held(&self) -> bool {
+        self.state.state() == LeaseState::Held
+    }
+
+    /// Whether the store has all that is left.
+    async fn is_stored(&self) -> Result<bool, Error> {
+        let left = self.state.left();
+        for lock_id in left.unwrap_or_else(|| self.lock_ids.clone()) {
+            let lookup = Operation::Lookup(Lookup::LockId(lock_id));
+            let call = CallOptions::default();
+            let found: Option<LockRecord> =
+                operation::run(&self.backend, lookup, call, pending()).await?;
+            if found.is_none() {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+}
+
+impl LookedAt for GuardLook {
+    fn end(&self) -> Option<Instant> {
+        self.is_held().then(|| self.state.end())?
+    }
+
+    fn look(self: Arc<Self>) -> BoxFuture<'static, ()> {
+        Box::pin(async move {
+            for _ in 0..TRIES {
+                match self.is_stored().await {
+                    Err(error) if error.kind().is_transient() && self.is_held() => {
+                        sleep(PAUSE).await;
+                    }
+                    Ok(false) if self.is_held() => {
+                        let message = "the lock was lost: the store no longer has it";
+                        return self.state.lose(|| Error::new(ErrorKind::LockLost, message));
+                    }
+                    _ => return,
+                }
+            }
+        })
+    }
+}
