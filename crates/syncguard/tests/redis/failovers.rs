@@ -1,6 +1,7 @@
 //! Failovers by Sentinels.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use syncguard::redis::{RedisBackend, RedisConfig};
 use syncguard::{Backend, LockOptions, lock};
@@ -30,6 +31,8 @@ fn make(group: &SentinelGroup) -> Make {
     Arc::new(move |replicas| backend(&url, replicas))
 }
 
+/// For how long two may hold a lock: until all are told of the new primary, and the heartbeats that they send at once are answered.
+const OVERLAP: Duration = Duration::from_secs(1);
 /// Followed by replicas again at once, where a full copy begins without a pause.
 const AT_ONCE: &str = "repl-diskless-sync-delay 0";
 /// The default of Redis, in seconds.
@@ -37,25 +40,25 @@ const DELAYED: &str = "repl-diskless-sync-delay 5";
 
 async fn a_planned_failover_gives_no_lock_to_two() {
     let group = SentinelGroup::start(2, &[AT_ONCE]);
-    let all = watched(make(&group), &[0, 1, 2], || group.fail_over()).await;
+    let all = watched(make(&group), &[0, 1, 2], OVERLAP, || group.fail_over()).await;
     // The new primary knows it, and is told of it at once.
     assert_eq!(all[0].lost, None, "{all:?}");
 }
 
 async fn a_planned_failover_gives_no_lock_to_two_where_replicas_come_late() {
     let group = SentinelGroup::start(2, &[DELAYED]);
-    let all = watched(make(&group), &[0, 1, 2], || group.fail_over()).await;
+    let all = watched(make(&group), &[0, 1, 2], OVERLAP, || group.fail_over()).await;
     assert_eq!(all[0].lost, None, "{all:?}");
 }
 
 async fn a_planned_failover_gives_no_lock_to_two_where_primaries_need_replicas() {
     let group = SentinelGroup::start(2, &[AT_ONCE, "min-replicas-to-write 1"]);
-    watched(make(&group), &[0, 1, 2], || group.fail_over()).await;
+    watched(make(&group), &[0, 1, 2], OVERLAP, || group.fail_over()).await;
 }
 
 async fn a_primary_that_is_killed_gives_no_lock_to_two() {
     let mut group = SentinelGroup::start(2, &[AT_ONCE]);
-    watched(make(&group), &[0, 1, 2], || group.lose_primary()).await;
+    watched(make(&group), &[0, 1, 2], OVERLAP, || group.lose_primary()).await;
 }
 
 /// The connections of a backend that a server has.

@@ -29,6 +29,8 @@ tests![
     holders_hear_of_a_failover_at_once,
 ];
 
+/// For how long two may hold a lock that was granted in the middle of it.
+const OVERLAP: Duration = Duration::from_secs(5);
 const TIMEOUT: Duration = Duration::from_secs(2);
 const KINDS: [ErrorKind; 2] = [ErrorKind::ServiceUnavailable, ErrorKind::NetworkTimeout];
 
@@ -246,7 +248,7 @@ async fn a_failover_on_purpose_gives_no_lock_to_two() {
     let cluster = RedisCluster::start();
     let (make, slot) = on_the_first(&cluster);
     let fail = || cluster.fail_over(RedisCluster::replica_of(0), slot);
-    let all = watched(make, &[0, 1], fail).await;
+    let all = watched(make, &[0, 1], OVERLAP, fail).await;
     assert_eq!(all[0].lost, None, "{all:?}");
 }
 
@@ -261,7 +263,7 @@ async fn a_primary_that_is_killed_gives_no_lock_to_two() {
         });
         cluster.nodes[0].restart();
     };
-    watched(make, &[0, 1], fail).await;
+    watched(make, &[0, 1], OVERLAP, fail).await;
 }
 
 async fn holders_hear_of_a_failover_at_once() {

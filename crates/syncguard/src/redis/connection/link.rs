@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep_until};
 
 use crate::random;
@@ -15,8 +15,11 @@ use crate::text::error::{Error, ErrorKind};
 /// The wait after the first failed attempt to connect. It doubles with each further one.
 const FIRST_WAIT: Duration = Duration::from_millis(50);
 const LONGEST_WAIT: Duration = Duration::from_secs(1);
-/// A connection that ends sooner than this counts as a failed attempt.
+/// After a connection that has ended sooner than this, the next one is made after a pause, which does not grow.
 const STABLE_AFTER: Duration = Duration::from_secs(1);
+const SHORT_WAIT: Duration = Duration::from_millis(25);
+/// A refusal that is older than this is not given to whoever comes: another attempt is made at once.
+const FRESH: Duration = Duration::from_millis(100);
 
 /// Makes connections.
 #[async_trait]
@@ -54,12 +57,14 @@ pub(in crate::redis) struct Link<D: Dial> {
     /// How long a call waits while the server refuses connections, because it may be restarting.
     patience: Duration,
     state: Arc<watch::Sender<LinkState<D::Connection>>>,
+    /// Notified when the next attempt may start sooner than was said.
+    sooner: Arc<Notify>,
 }
 
 /// What is known of the connection.
 struct LinkState<C> {
     connection: Option<Arc<C>>,
-    /// When it was made.
+    /// When it was made, and whether one was made before.
     made_at: Instant,
     was_made: bool,
     /// Whether a task tries to make one.
@@ -69,8 +74,9 @@ struct LinkState<C> {
     ended: u64,
     /// How many of the last ones in a row have failed.
     failed: u32,
-    /// Why the last one failed, and when the first of those in a row had.
+    /// Why the last one failed and when, and when the first of those in a row had.
     refusal: Option<Error>,
+    refused_at: Instant,
     failing_since: Instant,
     /// When the next attempt may start.
     until: Instant,
@@ -97,6 +103,7 @@ impl<D: Dial> Link<D> {
             ended: 0,
             failed: 0,
             refusal: None,
+            refused_at: now,
             failing_since: now,
             until: now,
             goal: dial.goal(),
@@ -105,6 +112,7 @@ impl<D: Dial> Link<D> {
             dial: Arc::new(dial),
             patience,
             state: Arc::new(watch::Sender::new(state)),
+            sooner: Arc::default(),
         }
     }
 
@@ -148,6 +156,10 @@ impl<D: Dial> Link<D> {
             }
             lost = state.lose();
             state.aim(self.dial.goal());
+            if state.ended == seen && state.is_to_be_tried_now() {
+                state.until = Instant::now();
+                self.sooner.notify_one();
+            }
             step = state
                 .wait(deadline, seen, self.patience)
                 .map(LinkAnswer::Wait);
@@ -165,6 +177,7 @@ impl<D: Dial> Link<D> {
             tokio::spawn(dial(
                 Arc::clone(&self.dial),
                 Dialing(Arc::clone(&self.state)),
+                Arc::clone(&self.sooner),
             ));
         }
         step
@@ -220,19 +233,26 @@ impl<C: Connection> LinkState<C> {
         }
     }
 
-    /// Takes out a connection that is lost. One that did not last counts as a failed attempt.
+    /// Whether whoever comes now gets no answer from before.
+    fn is_to_be_tried_now(&self) -> bool {
+        let now = Instant::now();
+        let is_old = now >= self.refused_at + FRESH && now < self.until;
+        is_old && self.refusal.as_ref().is_some_and(may_pass)
+    }
+
+    /// Takes out a connection that is lost. One that did not last is made again after a pause.
     fn lose(&mut self) -> Option<Arc<C>> {
         let lost = self.connection.take()?;
         if self.made_at.elapsed() < STABLE_AFTER {
             // What its server has said, such as that it is a replica, and nothing about calls that were sent.
             let reason = lost.reason().filter(|reason| may_pass(reason));
-            self.fail(match reason {
+            let refusal = match reason {
                 Some(reason) => Error::new(reason.kind(), reason.message()),
                 None => to_error(Cause::Closed, false),
-            });
-        } else {
-            self.failed = 0;
+            };
+            self.refuse(refusal, SHORT_WAIT);
         }
+        self.failed = 0;
         Some(lost)
     }
 
@@ -248,14 +268,19 @@ impl<C: Connection> LinkState<C> {
 
     /// Notes a failed attempt. The pause before the next one grows with each.
     fn fail(&mut self, refusal: Error) {
+        let pause = FIRST_WAIT.saturating_mul(1 << self.failed.min(10));
+        self.failed = self.failed.saturating_add(1);
+        self.refuse(refusal, pause.min(LONGEST_WAIT));
+    }
+
+    fn refuse(&mut self, refusal: Error, pause: Duration) {
         let now = Instant::now();
         if self.refusal.is_none() {
             self.failing_since = now;
         }
         self.refusal = Some(refusal);
-        let pause = FIRST_WAIT.saturating_mul(1 << self.failed.min(10));
-        self.failed = self.failed.saturating_add(1);
-        self.until = now + random::scattered(pause.min(LONGEST_WAIT));
+        self.refused_at = now;
+        self.until = now + random::scattered(pause);
     }
 }
 
@@ -269,12 +294,18 @@ impl<C> Drop for Dialing<C> {
 }
 
 /// Tries to connect until that works, nobody waits any more, or the error is one that does not pass by itself.
-async fn dial<D: Dial>(dialer: Arc<D>, dialing: Dialing<D::Connection>) {
+async fn dial<D: Dial>(dialer: Arc<D>, dialing: Dialing<D::Connection>, sooner: Arc<Notify>) {
     let state = &dialing.0;
     loop {
-        let until = state.borrow().until;
         let attempt = async {
-            sleep_until(until).await;
+            loop {
+                let until = state.borrow().until;
+                tokio::select! {
+                    biased;
+                    () = sleep_until(until) => break,
+                    () = sooner.notified() => {}
+                }
+            }
             dialer.dial().await.map(Arc::new)
         };
         let answer = tokio::select! {

@@ -160,21 +160,44 @@ async fn what_cannot_pass_fails_at_once_and_is_not_hammered() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn connections_that_do_not_last_are_made_ever_more_slowly() {
+async fn whoever_comes_later_gets_no_old_refusal() {
     let (server, link) = link();
+    refuse(&server, Some(ErrorKind::ServiceUnavailable));
+    for _ in 0..8 {
+        // The pauses between attempts are long by now.
+        refusal(&link).await;
+    }
+    sleep(FRESH).await;
+    let start = Instant::now();
+    refuse(&server, None);
+    link.get().await.unwrap();
+    assert!(
+        start.elapsed() < Duration::from_millis(20),
+        "{:?}",
+        start.elapsed()
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_pause_before_another_connection_grows_only_when_connecting_fails() {
+    let (server, link) = link();
+    for _ in 0..20 {
+        let start = Instant::now();
+        link.get().await.unwrap().close();
+        assert!(
+            start.elapsed() < Duration::from_millis(60),
+            "{:?}",
+            start.elapsed()
+        );
+    }
+    assert_eq!(server.attempts.load(SeqCst), 20);
+    // Nor is it left out.
     let end = Instant::now() + Duration::from_secs(10);
     while Instant::now() < end {
-        match link.get().await {
-            Ok(connection) => connection.close(),
-            Err(error) => {
-                assert_eq!(error.kind(), ErrorKind::ServiceUnavailable);
-                // It may be told at once, and this clock moves only while all wait.
-                sleep(Duration::from_millis(1)).await;
-            }
-        }
+        link.get().await.unwrap().close();
     }
     let attempts = server.attempts.load(SeqCst);
-    assert!(attempts < 40, "{attempts}");
+    assert!(attempts < 600, "{attempts}");
 }
 
 #[tokio::test(start_paused = true)]
