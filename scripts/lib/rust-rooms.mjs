@@ -9,7 +9,7 @@ import { root } from "./paths.mjs";
  * without `.rs`, or a folder; the longest one that fits counts.
  */
 const FLOORS = [
-  ["mutex", "race", "text"],
+  ["clock", "mutex", "race", "text"],
   ["random"],
   ["values"],
   ["network"],

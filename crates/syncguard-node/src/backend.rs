@@ -12,7 +12,6 @@ use syncguard::{
     AcquireRequest, Backend, Batch, Claim, Due, Error, ErrorKind, Extension, Key, LockId, Lookup,
     MAX_CLAIMS, MAX_SLOTS, MarkChange, Operation, PageRequest, ReleaseRequest, Slots, Ttl,
 };
-use tokio::time::Instant;
 
 use crate::completion::Completion;
 use crate::environment::Completions;
@@ -230,7 +229,7 @@ impl NativeBackend {
         let held_for = how.hold_ms.and_then(|ms| timeout(ms, "holdMs").ok());
         let options = CallOptions {
             lasts: how.lasts_ms.and_then(|ms| Ttl::from_f64(ms).ok()),
-            hold_until: held_for.map(|held_for| Instant::now() + held_for),
+            hold_until: held_for.map(|held_for| syncguard::lock_time() + held_for),
             keys: stored(how.keys),
             ..DEFAULTS
         };

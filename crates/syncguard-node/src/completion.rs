@@ -299,9 +299,10 @@ fn push_granted(texts: &mut String, values: &mut [f64; VALUES], mut granted: Gra
 
 /// For how many milliseconds a lock's time may have run, and how many attempts and wake-ups there have been.
 fn push_wait_stats(values: &mut [f64; VALUES], stats: &WaitStats) {
+    let past = |asked| syncguard::lock_time().saturating_duration_since(asked);
     let age = stats
         .asked
-        .map_or(f64::NAN, |asked| asked.elapsed().as_secs_f64() * 1000.0);
+        .map_or(f64::NAN, |asked| past(asked).as_secs_f64() * 1000.0);
     let counts = [stats.attempts, stats.contended, stats.wakeups].map(f64::from);
     values[2] = age;
     values[3..6].copy_from_slice(&counts);

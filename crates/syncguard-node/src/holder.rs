@@ -101,7 +101,9 @@ impl Holders {
         if known.loss.is_some() {
             return known.loss.clone();
         }
-        let is_over = known.until.is_some_and(|until| until <= Instant::now());
+        let is_over = known
+            .until
+            .is_some_and(|until| until <= syncguard::lock_time().into_std());
         is_over.then(|| lost("the lock was lost: its end passed before it could be extended"))
     }
 }

@@ -38,6 +38,7 @@
 )]
 
 // From the lowest room up: each uses those before it (scripts/lib/rust-rooms.mjs).
+mod clock;
 mod mutex;
 mod race;
 mod random;
@@ -85,6 +86,7 @@ pub use asking::sending::Sending;
 pub use background::backend::{Backend, Capabilities, DEFAULT_OPERATION_TIMEOUT};
 pub use background::permits::{Permit, Permits};
 pub use background::work::Work;
+pub use clock::now as lock_time;
 pub use futures_core::future::BoxFuture;
 pub use holding::guard::LockGuard;
 pub use holding::lock::{LockOptions, lock};

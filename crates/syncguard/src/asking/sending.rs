@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use tokio::time::Instant;
 
+use crate::clock;
 use crate::mutex::lock;
 
 /// A note of when an operation is sent. It goes down with the request to what sends it. A backend that writes nothing down is taken
@@ -38,7 +39,7 @@ impl Sending {
     /// The operation is sent. The lock of an acquisition lasts from now on, if it is granted.
     pub fn now(&self) {
         if self.0.is_some() {
-            self.note(SendingState::Sent(Instant::now()));
+            self.note(SendingState::Sent(clock::now()));
         }
     }
 

@@ -7,6 +7,7 @@ use tokio::time::Instant;
 use super::locks::Shared;
 use super::members::Members;
 use crate::asking::outcome::ExtendOutcome;
+use crate::clock;
 use crate::text::error::Error;
 use crate::values::batch::Batch;
 use crate::values::lock_id::LockId;
@@ -52,7 +53,7 @@ impl Extending {
         for lead in &self.leads {
             let finished = self.shared.lock().change(lead, |entry| {
                 let answer = answer.and_then(|answer| self.answer_for(&entry.members, answer));
-                let (ttl, sent, now) = (self.ttl, self.sent, Instant::now());
+                let (ttl, sent, now) = (self.ttl, self.sent, clock::now());
                 let loss = entry.heartbeat.finish(ttl, sent, answer, now);
                 let extended = match answer {
                     Some(Ok(ExtendOutcome::Extended { expires_at_ms })) => Some(expires_at_ms),

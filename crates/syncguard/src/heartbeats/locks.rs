@@ -10,6 +10,7 @@ use tokio::time::Instant;
 
 use super::members::Members;
 use crate::asking::hold::Holder;
+use crate::clock;
 use crate::heartbeats::heartbeat::{Heartbeat, Loss};
 use crate::mutex::lock;
 use crate::values::batch::Batch;
@@ -111,7 +112,7 @@ impl Shared {
             }
             // A heartbeat that names it, too, is given up: the next one, for the others, is due at once. After their end none may be sent
             // any more, and only the answer that is on its way can keep them.
-            let has_time = Instant::now() < entry.heartbeat.end();
+            let has_time = clock::now() < entry.heartbeat.end();
             if has_time && matches!(entry.state, HeartbeatState::Beating(_)) {
                 entry.state = HeartbeatState::Waiting;
                 locks.queue_again(&lead);

@@ -26,12 +26,13 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::sync::oneshot;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::Instant;
 
 use self::heartbeat::{Heartbeat, Step};
 use self::locks::{Entry, HeartbeatState, Next, Shared};
 use self::members::Members;
 use crate::asking::hold::{Extender, Hold, Presence};
+use crate::clock;
 use crate::mutex::lock;
 use crate::values::batch::Batch;
 use crate::values::lock_id::LockId;
@@ -128,7 +129,7 @@ impl Heartbeats {
         if !self.any() {
             return None;
         }
-        let sent = Instant::now();
+        let sent = clock::now();
         let leads = {
             let mut locks = self.0.lock();
             let leads = locks.leads_of(lock_ids);
@@ -151,7 +152,7 @@ impl Heartbeats {
         if !self.any() {
             return;
         }
-        let now = Instant::now();
+        let now = clock::now();
         {
             let mut locks = self.0.lock();
             let lock_ids: Vec<_> = locks.by_lock_id.keys().cloned().collect();
@@ -186,7 +187,7 @@ async fn run(mut running: HeartbeatTask) {
                 running.0 = None;
                 return;
             }
-            locks.take_due(Instant::now())
+            locks.take_due(clock::now())
         };
         match next {
             Next::Due { due, ended } => {
@@ -198,10 +199,10 @@ async fn run(mut running: HeartbeatTask) {
                 }
             }
             Next::At(at) => {
-                let at = at.min(Instant::now() + LONGEST_SLEEP);
+                let at = at.min(clock::now() + LONGEST_SLEEP);
                 tokio::select! {
                     biased;
-                    () = sleep_until(at) => {}
+                    () = clock::sleep_until(at) => {}
                     () = shared.changed.notified() => {}
                 }
             }
@@ -266,7 +267,7 @@ async fn beat(shared: &Arc<Shared>, lock_id: &LockId) {
         if !matches!(entry.state, HeartbeatState::Due) {
             return;
         }
-        let (extender, now) = (Arc::clone(&entry.heartbeat.extender), Instant::now());
+        let (extender, now) = (Arc::clone(&entry.heartbeat.extender), clock::now());
         // While the backend is being closed, nothing is sent, and so nothing may count as sent.
         let (running, closed) = match extender.begin() {
             Ok(running) => (Some(running), None),
@@ -304,7 +305,7 @@ async fn beat(shared: &Arc<Shared>, lock_id: &LockId) {
             Ok(()) => tokio::select! {
                 biased;
                 answer = &mut extension => answer,
-                () = ready(()) => Err(extender.timed_out(sent.elapsed())),
+                () = ready(()) => Err(extender.timed_out(clock::now() - sent)),
             },
         },
         answer = &mut extension => answer,

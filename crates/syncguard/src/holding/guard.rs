@@ -12,6 +12,7 @@ use crate::asking::reply::Reply;
 use crate::asking::request::{Eval, Extension, Finish, Operation};
 use crate::asking::sending::Sending;
 use crate::background::backend::Backend;
+use crate::clock;
 use crate::operation::{self, CallOptions};
 use crate::text::error::{Error, ErrorKind};
 use crate::values::batch::Batch;
@@ -262,7 +263,7 @@ impl LockGuard {
         if self.state.is_lost() {
             return Ok(false);
         }
-        let sent = Instant::now();
+        let sent = clock::now();
         // Heartbeats go on with the TTL that it was granted for.
         self.lasts = self.lasts.max(ttl);
         self.state.extends(sent, ttl);

@@ -5,13 +5,12 @@ use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use tokio::time::Instant;
-
 use crate::asking::check::LockCheck;
 use crate::asking::hold::AutoExtend;
 use crate::asking::outcome::AcquireOutcome;
 use crate::asking::request::AcquireRequest;
 use crate::background::backend::Backend;
+use crate::clock;
 use crate::holding::guard::{GuardState, LockGuard};
 use crate::operation::{self, CallOptions};
 use crate::text::error::Error;
@@ -123,7 +122,7 @@ pub async fn once(
     request.due = Some(due.clone());
     request.hold = hold;
     let claims = request.claims.clone();
-    let asked = Instant::now();
+    let asked = clock::now();
     let outcome = operation::acquire(backend, request, CallOptions::DEFAULT, pending()).await?;
     Ok(match outcome {
         AcquireOutcome::Acquired(grants) => {

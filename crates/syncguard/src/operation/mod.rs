@@ -18,6 +18,7 @@ use crate::asking::request::{AcquireRequest, Eval, Extension, Limit, Operation};
 use crate::asking::sending::Sending;
 use crate::background::backend::Backend;
 use crate::background::undo::{self, Freeing, Lock};
+use crate::clock;
 use crate::heartbeats::end_of;
 use crate::text::error::{Error, ErrorKind};
 use crate::values::batch::Batch;
@@ -244,7 +245,7 @@ async fn extend(
     let heartbeats = backend.work().heartbeats();
     let extending = heartbeats.extending(&extension.lock_ids, extension.ttl);
     // The store may carry it out from now on, also if nobody hears of it.
-    let end = end_of(Instant::now(), extension.ttl);
+    let end = end_of(clock::now(), extension.ttl);
     backend.work().sets().may_end(&extension.lock_ids, end);
     let limit = options.limit(backend.as_ref());
     let operation = Operation::Extend(extension);
@@ -295,7 +296,7 @@ impl Extender for Arc<dyn Backend> {
             lock_ids,
             ttl,
             is_heartbeat: true,
-            needed_by: Some(end),
+            needed_by: Some(clock::of_tokio(end)),
             gives_back: false,
         });
         Box::pin(async move {
@@ -395,7 +396,7 @@ impl Attempt {
             ttl,
             due,
             hold,
-            started: Instant::now(),
+            started: clock::now(),
             running: Box::pin(async move {
                 let outcome = store.run(&operation).await?;
                 AcquireOutcome::of(outcome)
@@ -442,7 +443,7 @@ impl Attempt {
             Some(_) => Duration::ZERO,
             None => Duration::from_millis(TIME_TOLERANCE_MS.unsigned_abs()),
         };
-        Instant::now() >= end_of(sent, self.ttl).max(sent + shortest)
+        clock::now() >= end_of(sent, self.ttl).max(sent + shortest)
     }
 
     fn too_late(&self) -> Error {

@@ -11,6 +11,7 @@ use super::ticket::{LineRole, Ticket};
 use crate::asking::outcome::{AcquireOutcome, Grant};
 use crate::asking::request::AcquireRequest;
 use crate::background::backend::Backend;
+use crate::clock;
 use crate::operation::{self, CallOptions};
 use crate::random;
 use crate::text::error::{Busy, Error, ErrorKind};
@@ -323,7 +324,7 @@ impl Waiter {
             timeout: Duration::try_from_secs_f64(limit_ms / 1000.0).ok(),
             ..CallOptions::default()
         };
-        let asked = Instant::now();
+        let asked = clock::now();
         let attempt = operation::acquire(
             &self.backend,
             self.request.clone(),

@@ -11,6 +11,8 @@ use syncguard::{AcquireOutcome, Backend};
 use crate::support::attempts::Attempts as _;
 use crate::support::locks::{is_from_the_clock, request};
 use crate::support::suite::block_on;
+#[cfg(target_os = "linux")]
+use crate::suspended;
 use crate::{access, claims, names, sharing, wakeups};
 
 const SCENARIO: &str = "SYNCGUARD_SCENARIO";
@@ -31,6 +33,10 @@ pub(crate) fn play() -> bool {
             "contend" => wakeups::contend(&path).await,
             "forwards" => claims::take_turns(&path, ["a", "b", "c"]).await,
             "backwards" => claims::take_turns(&path, ["d", "c", "b"]).await,
+            #[cfg(target_os = "linux")]
+            "suspended" => suspended::be_suspended(&path).await,
+            #[cfg(target_os = "linux")]
+            "set" => suspended::be_set(&path).await,
             "threads" => sharing::count_threads(&path).await,
             other => panic!("unknown scenario {other}"),
         }

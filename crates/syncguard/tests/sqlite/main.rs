@@ -22,6 +22,8 @@ mod sharing;
 mod stage;
 #[path = "../support/mod.rs"]
 mod support;
+#[cfg(target_os = "linux")]
+mod suspended;
 mod wakeups;
 
 use std::process::ExitCode;
@@ -38,6 +40,8 @@ fn main() -> ExitCode {
         ("names", names::TESTS),
         ("refusal", refusal::TESTS),
         ("sharing", sharing::TESTS),
+        #[cfg(target_os = "linux")]
+        ("suspended", suspended::TESTS),
         ("wakeups", wakeups::TESTS),
     ])
 }

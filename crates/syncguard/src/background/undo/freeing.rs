@@ -5,6 +5,7 @@ use tokio::time::Instant;
 use crate::asking::outcome::{ExtendOutcome, FromOutcome as _, ReleaseOutcome};
 use crate::asking::request::{Extension, Operation, ReleaseRequest};
 use crate::background::backend::Backend;
+use crate::clock;
 use crate::text::error::{Error, ErrorKind};
 use crate::values::batch::Batch;
 use crate::values::lock_id::LockId;
@@ -111,7 +112,7 @@ impl Freeing {
 
     /// For how much longer they are to be held, in whole milliseconds.
     fn left_to_hold(&self) -> Option<Ttl> {
-        let left = self.hold_until?.checked_duration_since(Instant::now())?;
+        let left = self.hold_until?.checked_duration_since(clock::now())?;
         let ms = left.as_nanos().div_ceil(1_000_000);
         Ttl::from_millis(i64::try_from(ms).ok()?).ok()
     }

@@ -11,6 +11,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, timeout_at};
 
 use crate::asking::hold::{AutoExtend, Hold, Holder, Presence};
+use crate::clock;
 use crate::heartbeats::end_of;
 use crate::heartbeats::sets::SetHolder;
 use crate::holding::lease_state::{LeaseEvent, LeaseState};
@@ -118,7 +119,7 @@ impl GuardState {
     pub(super) fn loss(&self) -> Option<Error> {
         {
             let standing = self.standing.borrow();
-            let is_over = || standing.end.is_some_and(|end| end <= Instant::now());
+            let is_over = || standing.end.is_some_and(|end| end <= clock::now());
             if standing.state != LeaseState::Held || !is_over() {
                 return standing.loss.clone();
             }
@@ -204,7 +205,7 @@ impl GuardState {
                     Ok(Ok(())) => {}
                     // The guard is gone, and with it the lock.
                     Ok(Err(_)) => pending().await,
-                    Err(_) if end.is_some_and(|end| end <= Instant::now()) => {
+                    Err(_) if end.is_some_and(|end| end <= clock::now()) => {
                         return time_is_over();
                     }
                     Err(_) => {}
@@ -280,7 +281,7 @@ fn time_is_over() -> Error {
 
 /// `end`, or a time before it that tokio's timers reach.
 fn soon(end: Instant) -> Instant {
-    end.min(Instant::now() + Duration::from_secs(24 * 3600))
+    clock::of_tokio(end).min(Instant::now() + Duration::from_secs(1))
 }
 
 impl SetHolder for GuardState {
