@@ -7,9 +7,8 @@ import * as counts from "../../scripts/lib/counts.mjs";
 type Failure = { where: string; name?: string; text: string; program?: object };
 type Result = { passed: number; skipped: number; failures: Failure[]; broken?: string };
 
-const { cargoResult, cargoTests, vitestResult } = counts as {
+const { cargoResult, vitestResult } = counts as {
   cargoResult: (ended: { code: number; output: string }, program: { name: string }) => Result;
-  cargoTests: (output: string) => string[];
   vitestResult: (ended: { code: number; report?: object }) => Result;
 };
 
@@ -77,10 +76,6 @@ test("a program of tests that does not come to its end is broken", () => {
   const ended = "running 0 tests\n\ntest result: ok. 0 passed; 0 failed; 0 ignored; 0 measured\n";
   expect(cargoResult({ code: 0, output: ended }, program)).not.toHaveProperty("broken");
   expect(cargoResult({ code: 7, output: ended }, program)).toHaveProperty("broken");
-});
-
-test("the names in a list of tests", () => {
-  expect(cargoTests("redis::a: test\nb: test\n2 tests, 0 benchmarks\n")).toEqual(["redis::a", "b"]);
 });
 
 test("so are vitest's, and a file that did not load, or whose hook failed, is one failure", () => {

@@ -28,8 +28,8 @@ const shown = hidden;
 | - | ----- |
 `;
 const pages = new Map([
-  ["docs/locks.md", text],
-  ["docs/short.md", "one two"],
+  ["a page", text],
+  ["a short page", "one two"],
 ]);
 
 test("this repository's pages are not too long", async () => {
@@ -47,7 +47,7 @@ test("all words count, and as prose those outside of comments, code and tables",
 test("a page that is too long is named, and so are all together", () => {
   const { faults } = tooLong(pages, { page: 30, all: 32, prose: 8 });
   expect(faults).toEqual([
-    "docs/locks.md has 31 words, and may have 30",
+    "a page has 31 words, and may have 30",
     "the pages have 33 words, and may have 32",
     "the pages have 9 words of prose, and may have 8",
   ]);

@@ -37,11 +37,6 @@ export function merged(results) {
   };
 }
 
-/** The names in libtest's list of tests. */
-export function cargoTests(output) {
-  return [...output.matchAll(/^(.+): test$/gm)].map(([, name]) => name);
-}
-
 /**
  * Reads what vitest-report.mjs has written. A file that did not even load, or whose hooks failed, is one failure without a name,
  * whatever became of its tests.

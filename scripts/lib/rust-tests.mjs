@@ -2,7 +2,7 @@
 
 import { linkSync, mkdirSync, readdirSync, rmSync } from "node:fs";
 import { basename, dirname, join } from "node:path";
-import { cargoResult, cargoTests } from "./counts.mjs";
+import { cargoResult } from "./counts.mjs";
 import { target } from "./paths.mjs";
 import { must, run } from "./run.mjs";
 
@@ -84,12 +84,6 @@ export async function runRustTests(programs, { atOnce, threads, say }) {
 /** Runs one test of a program, and nothing beside it. */
 export function runRustTest({ program, name }) {
   return runProgram(program, ["--exact", name, "--test-threads=1"]);
-}
-
-/** The names of the tests of a program. */
-export async function listRustTests(program) {
-  const { output } = await must(program.path, ["--list", "--format=terse"], surroundings(program));
-  return cargoTests(output);
 }
 
 /** The samples in the documentation: cargo compiles and runs them itself. */

@@ -14,6 +14,8 @@ const LONG_FILES = [
   "__test__/bench/busy.test.ts",
   "__test__/bench/contenders.test.ts",
   "__test__/bench/pairs.test.ts",
+  // In a browser.
+  "__test__/dashboard/page.test.ts",
   "__test__/matrix/**",
   "__test__/package/bundle.test.ts",
   "__test__/runtimes/**",
