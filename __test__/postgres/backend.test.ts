@@ -305,7 +305,7 @@ describe("options are checked at creation", () => {
     ["postgres://u:secret@h?sslmode=secret", "sslmode"],
     ["postgres://u:secret@h?target_session_attrs=standby", "target_session_attrs"],
     ["postgres://u:secret@h?sslmod=verify-full", "did you mean sslmode?"],
-    ["postgres://u:se?cret=secret@h/d", "write the ? as %3F"],
+    ["postgres://u:se?cret=secret@h/d", "? as %3F"],
     [{ databse: "secret" } as never, "did you mean database?"],
     [{ url: 7 as never }, "url"],
     [{ host: 7 as never }, "host"],

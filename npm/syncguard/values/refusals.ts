@@ -1,7 +1,9 @@
 /** What handles have in place of what only some stores can do, and how they print. */
 
-import { inspect } from "node:util";
 import { invalid } from "../options/validation.js";
+
+/** `inspect.custom` of Node.js, by its name: the types of the package are read without those of Node.js. */
+const INSPECT: unique symbol = Symbol.for("nodejs.util.inspect.custom");
 
 /** Says where it is, which is more than that something is no function. Handles of the stores that can do it have their own. */
 export class Refusals {
@@ -20,7 +22,7 @@ export class Refusals {
   }
 
   /** With the time at which the lock ends, and not the getter that tells it. */
-  [inspect.custom](): object {
+  [INSPECT](): object {
     const members = Object.getOwnPropertyDescriptors(this) as PropertyDescriptorMap;
     const { expiresAtMs } = this as { expiresAtMs?: unknown };
     if (members.expiresAtMs !== undefined) {
