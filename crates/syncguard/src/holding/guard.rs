@@ -6,7 +6,6 @@ use std::sync::Arc;
 use tokio::time::Instant;
 
 use crate::asking::check::LockCheck;
-use crate::asking::inspection::{LockRecord, Lookup};
 use crate::asking::outcome::{EvalOutcome, ExtendOutcome, Grant};
 use crate::asking::reply::Reply;
 use crate::asking::request::{Eval, Extension, Finish, Operation};
@@ -28,7 +27,7 @@ mod looking;
 mod releasing;
 mod state;
 
-use self::looking::GuardLook;
+use self::looking::{GuardLook, are_stored};
 pub(crate) use self::state::GuardState;
 
 /// A lock that is held until it is released, dropped or lost; or several, which are extended and released together, and are
@@ -152,16 +151,7 @@ impl LockGuard {
     /// # Errors
     /// What the store failed with.
     pub async fn is_stored(&self) -> Result<bool, Error> {
-        for lock_id in self.left() {
-            let lookup = Operation::Lookup(Lookup::LockId(lock_id));
-            let call = CallOptions::default();
-            let found: Option<LockRecord> =
-                operation::run(&self.backend, lookup, call, pending()).await?;
-            if found.is_none() {
-                return Ok(false);
-            }
-        }
-        Ok(true)
+        are_stored(&self.backend, self.left()).await
     }
 
     /// The lock was found gone, by a [check](Self::check_sql) for example: from now on it is lost.

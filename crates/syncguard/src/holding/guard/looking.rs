@@ -38,17 +38,24 @@ impl GuardLook {
     /// Whether the store has all that is left.
     async fn is_stored(&self) -> Result<bool, Error> {
         let left = self.state.left();
-        for lock_id in left.unwrap_or_else(|| self.lock_ids.clone()) {
-            let lookup = Operation::Lookup(Lookup::LockId(lock_id));
-            let call = CallOptions::default();
-            let found: Option<LockRecord> =
-                operation::run(&self.backend, lookup, call, pending()).await?;
-            if found.is_none() {
-                return Ok(false);
-            }
-        }
-        Ok(true)
+        are_stored(&self.backend, left.unwrap_or_else(|| self.lock_ids.clone())).await
     }
+}
+
+/// Whether the store has all of these locks.
+pub(super) async fn are_stored(
+    backend: &Arc<dyn Backend>,
+    lock_ids: Batch<LockId>,
+) -> Result<bool, Error> {
+    for lock_id in lock_ids {
+        let lookup = Operation::Lookup(Lookup::LockId(lock_id));
+        let call = CallOptions::default();
+        let found: Option<LockRecord> = operation::run(backend, lookup, call, pending()).await?;
+        if found.is_none() {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 impl LookedAt for GuardLook {
