@@ -12,7 +12,8 @@ const LOOP = `
 `;
 
 await main(async () => {
-  const [times = "5", command = "npm", ...args] = process.argv.slice(2);
+  const [times = "5", ...asked] = process.argv.slice(2);
+  const [command, ...args] = asked.length > 0 ? asked : ["npm", "test", "--silent"];
   const runs = Number(times);
   if (!Number.isInteger(runs) || runs < 1)
     throw new Error("npm run test:busy -- [RUNS [COMMAND…]]");
@@ -24,7 +25,7 @@ await main(async () => {
   try {
     for (let number = 1; number <= runs; number += 1) {
       console.log(`── run ${number} of ${runs}, with ${loops.length} loops beside it ──`);
-      const { code, output } = await run(command, command === "npm" ? ["test", "--silent"] : args);
+      const { code, output } = await run(command, args);
       results.push({ code, last: output.trimEnd().split("\n").at(-1) });
     }
   } finally {
