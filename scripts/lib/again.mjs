@@ -6,16 +6,18 @@ export const MOST = 5;
 
 /** What says that two held one lock, or that what was written under one was lost. The product's own panics count: none is meant. */
 const UNSAFE = [
-  /\bviolations?\b/i,
+  /(?<!\b0 )\bviolations?\b/i,
   /\btwo holders\b/i,
   /\blost writes?\b/i,
   /panicked at crates\/[\w-]+\/src\/(?!(?:[\w/]+\/)?(?:\w+_)?tests?(?:\.rs|\/))/,
   /the native core panicked/,
 ];
 
-/** Tests of which any failure says so, unless it is one of time. Those of the first line know no time at all. */
+/** Tests that know no time: whatever fails there is wrong, also if it tells of operations that timed out. */
+const TIMELESS = /^model\/model |^torture\/check |^syncguard simulation::|^samples in Rust /;
+
+/** Tests of which any failure speaks of safety, unless it is one of time. */
 const SAFETY = [
-  /^model\/model |^torture\/check |^syncguard simulation::/,
   /^torture\/run |^syncguard\/behavior .*::concurrency::/,
   /^__test__\/\w+\/mixed-fleet\.test\.ts /,
   /^__test__\/behavior\/contention\.test\.ts .*(work under one lock never overlaps|one of many gets the lock)/,
@@ -24,8 +26,9 @@ const OF_TIME = /timed? ?out|Timeout|in time|too late|took too long/i;
 
 /** Whether a failure counts whatever the same test says the next time. */
 export function isFinal({ where, name, text }) {
-  if (UNSAFE.some((pattern) => pattern.test(text))) return true;
-  return SAFETY.some((pattern) => pattern.test(`${where} ${name}`)) && !OF_TIME.test(text);
+  const test = `${where} ${name}`;
+  if (TIMELESS.test(test) || UNSAFE.some((pattern) => pattern.test(text))) return true;
+  return SAFETY.some((pattern) => pattern.test(test)) && !OF_TIME.test(text);
 }
 
 /**

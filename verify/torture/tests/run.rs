@@ -53,7 +53,8 @@ fn run_until_seen(
             ..task(folder.path(), time)
         };
         let report = run(worker, folder.path(), &task, 4, trouble, fences).unwrap();
-        assert!(report.violations.is_empty(), "{}", report.violations[0]);
+        let violations = &report.violations;
+        assert!(violations.is_empty(), "violation: {}", violations[0]);
         match fences {
             Fences::Checked => assert_eq!(report.register.lost, 0),
             Fences::Ignored => assert_eq!(report.register.refused, 0),
