@@ -15,7 +15,7 @@ use crate::text::error::Error;
 
 /// A command at the start of a connection.
 pub(super) struct Handshake {
-    pub(super) command: Cmd,
+    command: Cmd,
     /// Whether the connection is usable although the server answers with an error of this code.
     tolerates: fn(Option<&str>) -> bool,
 }

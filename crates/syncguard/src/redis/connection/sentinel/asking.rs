@@ -58,31 +58,6 @@ pub(super) async fn named_and_followed(
     Ok((read(&answers)?, is_followed))
 }
 
-/// The same on a connection that is subscribed, which may ask only while it is not: in one packet, so that nothing is missed.
-pub(super) fn question_of_subscriber(set: &RedisSentinel) -> Vec<u8> {
-    let of_events = |what: &str| {
-        EVENTS.map(|event| {
-            let mut command = cmd(what);
-            command.arg(event);
-            command
-        })
-    };
-    let questions = questions(set).map(|question| question.command);
-    let commands = of_events("UNSUBSCRIBE").into_iter().chain(questions);
-    let commands = commands.chain(of_events("SUBSCRIBE"));
-    commands
-        .flat_map(|command| command.get_packed_command())
-        .collect()
-}
-
-/// How many answers there are to that.
-pub(super) const ANSWERS: usize = 2 + 2 * EVENTS.len();
-
-/// What they say.
-pub(super) fn read_for_subscriber(answers: &[Value]) -> Result<Named, Error> {
-    read(answers.get(EVENTS.len()..).unwrap_or_default())
-}
-
 /// During a failover, only the answer to the first has the new address, and only that to the second says how old it is. Both
 /// are asked for in one packet, so that they belong together.
 fn questions(set: &RedisSentinel) -> [Handshake; 2] {
@@ -131,11 +106,6 @@ fn epoch(answer: &Value) -> Option<u64> {
 /// The error that says that no primary was found.
 pub(super) fn no_primary() -> Error {
     to_error(Cause::NoPrimary, false)
-}
-
-/// Whether a Sentinel tells of something.
-pub(super) fn is_message(value: &Value) -> bool {
-    matches!(value, Value::Array(items) if items.len() == 3 && items.first().and_then(text) == Some("message"))
 }
 
 /// Whether a message tells of another primary under that name: `name oldhost oldport newhost newport`, or

@@ -1,21 +1,26 @@
 //! Which of the primaries that Sentinels name is taken.
 
+use std::time::Duration;
+
 use tokio::time::Instant;
 
 use super::super::term::{Address, Named};
 use super::asking::no_primary;
-use super::vote::{MINORITY, majority, newest};
 use crate::text::error::Error;
+
+/// How long the word of Sentinels that have not answered is waited for once there is a primary.
+const LAST_WORD: Duration = Duration::from_millis(50);
 
 /// What is found out while Sentinels answer, and the servers that they name. `S` is what a primary is reached by.
 pub(super) struct PrimarySearch<S> {
     sentinels: usize,
-    /// How many of them have neither answered nor failed.
+    /// How many of them have named a primary, and how many have neither answered nor failed.
+    said: usize,
     silent: usize,
     /// The latest epoch that was known before.
     known: u64,
-    /// What each has said.
-    answers: Vec<Named>,
+    /// Each address once, with its latest epoch.
+    named: Vec<Named>,
     found: Vec<(Address, S)>,
     /// When the first of them was found.
     since: Option<Instant>,
@@ -27,9 +32,10 @@ impl<S> PrimarySearch<S> {
     pub(super) fn new(sentinels: usize, known: Option<&Named>) -> Self {
         Self {
             sentinels,
+            said: 0,
             silent: sentinels,
             known: known.map_or(0, |known| known.epoch),
-            answers: Vec::new(),
+            named: Vec::new(),
             found: Vec::new(),
             since: None,
             refusal: None,
@@ -47,10 +53,15 @@ impl<S> PrimarySearch<S> {
                 return None;
             }
         };
-        let is_new = self.answers.iter().all(|said| said.address != now.address);
-        let address = is_new.then(|| now.address.clone());
-        self.answers.push(now);
-        address
+        self.said += 1;
+        let mut named = self.named.iter_mut();
+        if let Some(known) = named.find(|named| named.address == now.address) {
+            known.epoch = known.epoch.max(now.epoch);
+            return None;
+        }
+        let address = now.address.clone();
+        self.named.push(now);
+        Some(address)
     }
 
     /// Notes what came of trying an address.
@@ -75,36 +86,31 @@ impl<S> PrimarySearch<S> {
 
     /// When to look at what there is, if there is something.
     pub(super) fn decides_at(&self) -> Option<Instant> {
-        Some(self.since? + MINORITY)
+        Some(self.since? + LAST_WORD)
     }
 
-    /// The primary, once it is clear which one that is and it was reached.
+    /// The primary, once it is clear which one that is: of the latest epoch of which anybody knows.
     pub(super) fn decided(&mut self) -> Option<(Named, S)> {
-        let named = match majority(self.sentinels, self.answers.iter()) {
-            Some(named) => named,
-            None => self.newest_of_few()?,
-        };
-        let mut found = self.found.iter();
-        let place = found.position(|(address, _)| *address == named.address)?;
-        let (_, primary) = self.found.swap_remove(place);
-        Some((named, primary))
-    }
-
-    /// Of servers that are named by fewer than most, that of the latest epoch of which anybody knows; once all have said what they
-    /// can, or have had time to.
-    fn newest_of_few(&self) -> Option<Named> {
-        if self.silent > 0 && self.decides_at()? > Instant::now() {
+        let has_all = self.silent == 0;
+        if !has_all && self.decides_at()? > Instant::now() {
             return None;
         }
-        let latest = self.answers.iter().map(|named| named.epoch).max()?;
-        let least = latest.max(self.known);
-        let is_found = |named: &&Named| {
-            self.found
-                .iter()
-                .any(|(address, _)| *address == named.address)
+        let latest = self.named.iter().map(|named| named.epoch).max()?;
+        // Sentinels that have forgotten all, as after a restart in containers, count from the start again.
+        let has_majority = has_all && self.said > self.sentinels / 2;
+        let least = if has_majority {
+            latest
+        } else {
+            latest.max(self.known)
         };
-        let found = self.answers.iter().filter(is_found);
-        newest(found.filter(|named| named.epoch >= least))
+        let mut named = self.named.iter().filter(|named| named.epoch >= least);
+        let (place, named) = named.find_map(|named| {
+            let mut found = self.found.iter();
+            let place = found.position(|(address, _)| *address == named.address)?;
+            Some((place, named.clone()))
+        })?;
+        let (_, primary) = self.found.swap_remove(place);
+        Some((named, primary))
     }
 
     /// Why there is none.
@@ -149,69 +155,62 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_most_name_is_taken_without_the_others() {
+    async fn the_latest_epoch_counts() {
         let mut finding = finding(0);
         say(&mut finding, 1, 5);
-        assert_eq!(decided(&mut finding), None, "others may name another one");
-        say(&mut finding, 2, 9);
-        tokio::time::advance(MINORITY / 2).await;
+        assert_eq!(decided(&mut finding), None, "others may know better");
+        say(&mut finding, 2, 6);
         assert_eq!(decided(&mut finding), None);
         say(&mut finding, 1, 5);
-        assert_eq!(decided(&mut finding), Some(1));
-        let mut fast = self::finding(0);
-        say(&mut fast, 1, 5);
-        say(&mut fast, 1, 5);
-        assert_eq!(decided(&mut fast), Some(1), "one of them is silent");
+        assert_eq!(decided(&mut finding), Some(2));
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_later_epoch_of_one_does_not_keep_others_from_what_most_name() {
-        let mut finding = finding(5);
-        let dead = finding.said(Ok(named(2, 9))).unwrap();
-        finding.tried(dead, Err(no_primary()));
-        say(&mut finding, 1, 5);
-        say(&mut finding, 1, 5);
-        assert_eq!(decided(&mut finding), Some(1));
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn without_a_majority_the_latest_epoch_counts_after_a_while() {
+    async fn who_says_nothing_is_not_waited_for() {
         let mut finding = finding(0);
         say(&mut finding, 1, 5);
-        say(&mut finding, 2, 6);
-        assert_eq!(decided(&mut finding), None, "the third may decide");
-        tokio::time::advance(MINORITY).await;
-        assert_eq!(decided(&mut finding), Some(2));
-        // At once where nobody else will say anything.
-        let mut failing = self::finding(0);
-        say(&mut failing, 1, 5);
-        say(&mut failing, 2, 6);
-        let _ = failing.said(Err(no_primary()));
-        assert_eq!(decided(&mut failing), Some(2));
+        let failed = finding.said(Err(no_primary()));
+        assert!(failed.is_none());
+        tokio::time::advance(LAST_WORD).await;
+        assert_eq!(decided(&mut finding), Some(1));
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_former_primary_is_not_gone_back_to_for_one_alone() {
+    async fn a_former_primary_is_not_gone_back_to() {
         let mut finding = finding(6);
         say(&mut finding, 1, 5);
-        let _ = finding.said(Err(no_primary()));
-        let _ = finding.said(Err(no_primary()));
-        tokio::time::advance(MINORITY * 9).await;
-        assert_eq!(decided(&mut finding), None);
-        // Most of them have forgotten all, as after a restart in containers, and count from the start again.
-        let mut forgetful = self::finding(6);
-        say(&mut forgetful, 1, 0);
-        say(&mut forgetful, 1, 0);
-        assert_eq!(decided(&mut forgetful), Some(1));
+        say(&mut finding, 1, 5);
+        tokio::time::advance(LAST_WORD * 9).await;
+        assert_eq!(
+            decided(&mut finding),
+            None,
+            "one of them may know of the latest"
+        );
+        say(&mut finding, 2, 6);
+        assert_eq!(decided(&mut finding), Some(2));
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_most_name_is_waited_for() {
+    async fn sentinels_that_have_forgotten_all_are_believed_together() {
+        let mut finding = finding(6);
+        say(&mut finding, 1, 0);
+        let _ = finding.said(Err(no_primary()));
+        say(&mut finding, 1, 0);
+        assert_eq!(decided(&mut finding), Some(1));
+        let mut alone = self::finding(6);
+        say(&mut alone, 1, 0);
+        let _ = alone.said(Err(no_primary()));
+        let _ = alone.said(Err(no_primary()));
+        assert_eq!(decided(&mut alone), None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_new_primary_is_waited_for() {
         let mut finding = finding(0);
         say(&mut finding, 1, 5);
         let address = finding.said(Ok(named(2, 6))).unwrap();
-        assert!(finding.said(Ok(named(2, 6))).is_none());
-        tokio::time::advance(MINORITY * 9).await;
+        say(&mut finding, 1, 5);
+        tokio::time::advance(LAST_WORD * 9).await;
         assert_eq!(
             decided(&mut finding),
             None,

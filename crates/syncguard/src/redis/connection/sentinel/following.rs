@@ -1,24 +1,20 @@
 //! Hears from each Sentinel when it takes another server for the primary.
 //!
-//! From the first connection to a primary on, there is one to each Sentinel. It is made again when it is lost. Each Sentinel is asked as
-//! soon as it is reached, when it tells of another primary, and every ten seconds: it does not tell when somebody lets it watch
-//! another server.
+//! From the first connection to a primary on, there is one to each Sentinel. It costs a `PING` in ten seconds, and is made again
+//! when it is lost. What a Sentinel says as soon as it is reached counts too, so nothing is missed in between.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
 
-use redis::parse_redis_value_async;
+use redis::{cmd, parse_redis_value_async};
 use tokio::io::AsyncWriteExt;
-use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
+use tokio::time::{sleep, timeout};
 
 use super::super::limited::Limited;
 use super::super::session::late;
 use super::super::term::Address;
-use super::asking::{
-    ANSWERS, connect, is_message, is_news, named, named_and_followed, question_of_subscriber,
-    read_for_subscriber,
-};
+use super::asking::{connect, is_news, named, named_and_followed};
 use super::set::SentinelSet;
 use crate::race::Race;
 use crate::random;
@@ -29,8 +25,8 @@ use crate::text::error::Error;
 /// The pause after a Sentinel could not be reached. It doubles with each further time.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
-/// How often each is asked, and how long the answer may take.
-const AGAIN: Duration = Duration::from_secs(10);
+/// How long nothing may be heard before the connection is tested, and how long the answer may take.
+const SILENCE: Duration = Duration::from_secs(10);
 const ANSWER: Duration = Duration::from_secs(2);
 /// How often a Sentinel is asked that may not be subscribed to.
 const POLL: Duration = Duration::from_millis(500);
@@ -44,18 +40,7 @@ pub(super) async fn follow(following: Following) {
     }
     tokio::select! {
         _ = race.next() => {}
-        () = wait_for_verdicts(sentinels) => {}
         () = sentinels.primary.closed() => {}
-    }
-}
-
-/// Counts again what Sentinels have said, where only time can tell what it means.
-async fn wait_for_verdicts(sentinels: &SentinelSet) {
-    loop {
-        sentinels.undecided.notified().await;
-        while let Some(at) = sentinels.count_votes() {
-            sleep_until(at).await;
-        }
     }
 }
 
@@ -81,16 +66,15 @@ async fn follow_one(sentinels: &SentinelSet, node: &Address) {
     loop {
         let mut was_reached = false;
         let _ = listen(sentinels, node, &mut was_reached).await;
-        match was_reached {
-            true => pause = FIRST_PAUSE,
-            false => sentinels.forget(node),
+        if was_reached {
+            pause = FIRST_PAUSE;
         }
         sleep(random::scattered(pause)).await;
         pause = (pause * 2).min(LONGEST_PAUSE);
     }
 }
 
-/// Listens until the connection fails.
+/// Listens until a connection fails.
 async fn listen(
     sentinels: &SentinelSet,
     node: &Address,
@@ -98,56 +82,51 @@ async fn listen(
 ) -> Result<(), Error> {
     let SentinelSet { set, tls, .. } = sentinels;
     let limit = sentinels.connect_timeout;
-    let opening = async {
-        let mut stream = connect(node, set, tls.as_ref()).await?;
-        let (named, is_followed) = named_and_followed(&mut stream, set).await?;
-        Ok::<_, Error>((stream, named, is_followed))
-    };
-    let (mut stream, now, is_followed) = timeout(limit, opening).await.map_err(|_| late())??;
-    *was_reached = true;
-    sentinels.note_answer(node, &now);
-    if is_followed {
-        return hear(sentinels, node, &mut stream).await;
-    }
     loop {
-        sleep(random::scattered(POLL)).await;
-        let asked = timeout(ANSWER, named(&mut stream, set)).await;
-        let now = asked.map_err(|_| late())??;
+        let opening = async {
+            let mut stream = connect(node, set, tls.as_ref()).await?;
+            let (named, is_followed) = named_and_followed(&mut stream, set).await?;
+            Ok::<_, Error>((stream, named, is_followed))
+        };
+        let (mut stream, now, is_followed) =
+            timeout(limit, opening).await.map_err(|_| late())??;
+        *was_reached = true;
         sentinels.note_answer(node, &now);
+        match is_followed {
+            // What the news are is asked anew, because only so the epoch is told with them.
+            true => until_news(&mut stream, &set.name).await?,
+            false => loop {
+                sleep(random::scattered(POLL)).await;
+                let asked = timeout(ANSWER, named(&mut stream, set)).await;
+                let now = asked.map_err(|_| late())??;
+                sentinels.note_answer(node, &now);
+            },
+        }
     }
 }
 
-/// Asks a Sentinel when it tells of another primary, because only so the epoch is told with it, and every ten seconds.
-async fn hear(sentinels: &SentinelSet, node: &Address, stream: &mut Limited) -> Result<(), Error> {
-    let set = &sentinels.set;
+/// Reads what a Sentinel tells until that is of another primary under this name.
+async fn until_news(stream: &mut Limited, name: &str) -> Result<(), Error> {
     let mut decoder = Default::default();
-    let question = question_of_subscriber(set);
+    let mut is_tested = false;
     loop {
-        let at = Instant::now() + AGAIN;
-        while let Ok(message) = timeout_at(at, parse_redis_value_async(&mut decoder, stream)).await
-        {
-            let message = message.map_err(|error| driver_error(&error, false))?;
-            stream.reply_is_complete();
-            if is_news(&message, &set.name) {
-                break;
-            }
-        }
-        let asking = async {
-            stream.write_all(&question).await.map_err(|_| lost())?;
-            stream.flush().await.map_err(|_| lost())?;
-            let mut answers = Vec::new();
-            while answers.len() < ANSWERS {
-                let answer = parse_redis_value_async(&mut decoder, stream).await;
-                let answer = answer.map_err(|error| driver_error(&error, false))?;
+        let limit = if is_tested { ANSWER } else { SILENCE };
+        match timeout(limit, parse_redis_value_async(&mut decoder, stream)).await {
+            Ok(message) => {
+                let message = message.map_err(|error| driver_error(&error, false))?;
                 stream.reply_is_complete();
-                // What comes in between is older than the answer.
-                if !is_message(&answer) {
-                    answers.push(answer);
+                is_tested = false;
+                if is_news(&message, name) {
+                    return Ok(());
                 }
             }
-            read_for_subscriber(&answers)
-        };
-        let now = timeout(ANSWER, asking).await.map_err(|_| late())??;
-        sentinels.note_answer(node, &now);
+            Err(_) if is_tested => return Err(lost()),
+            Err(_) => {
+                is_tested = true;
+                let ping = cmd("PING").get_packed_command();
+                stream.write_all(&ping).await.map_err(|_| lost())?;
+                stream.flush().await.map_err(|_| lost())?;
+            }
+        }
     }
 }

@@ -2,13 +2,12 @@
 //!
 //! During a failover, Sentinels disagree, and the former primary goes on for seconds: it takes itself for the primary, and
 //! grants and extends locks of which the new one knows nothing. So the Sentinels are followed while there are connections,
-//! and those that lead to a former primary end as soon as most Sentinels name another.
+//! and those that lead to a former primary end as soon as one Sentinel names another.
 
 mod asking;
 mod finding;
 mod following;
 mod set;
-mod vote;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
@@ -67,18 +66,12 @@ impl Sentinels {
     }
 
     /// A stream to the primary that is ready for scripts. Asks all Sentinels at once and tries each address that they give,
-    /// so neither a silent Sentinel nor one that was cut off and names a former primary delays what most say.
+    /// so neither a silent Sentinel nor one that was cut off and names a former primary delays the others.
     pub(super) async fn open(&self, config: &RedisConfig) -> Result<Limited, Error> {
         let before = self.0.primary.borrow().clone();
         let mut race = Race::new();
         for node in &self.0.set.nodes {
-            race.start(async move {
-                let answer = self.0.ask(node).await;
-                if let Ok(named) = &answer {
-                    self.0.note_answer(node, named);
-                }
-                SentinelAnswer::Named(answer)
-            });
+            race.start(async move { SentinelAnswer::Named(self.0.ask(node).await) });
         }
         let mut finding = PrimarySearch::new(self.0.set.nodes.len(), before.as_ref());
         loop {

@@ -5,14 +5,13 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::time::Duration;
 
-use tokio::sync::{Notify, watch};
-use tokio::time::{Instant, timeout};
+use tokio::sync::watch;
+use tokio::time::timeout;
 
 use super::super::session::late;
 use super::super::term::{Address, Named};
 use super::super::tls::TlsContext;
 use super::asking;
-use super::vote::{Contradiction, Verdict};
 use crate::mutex::lock;
 use crate::redis::config::{RedisConfig, RedisSentinel};
 use crate::redis::switches::Switches;
@@ -31,17 +30,8 @@ pub(super) struct SentinelSet {
     switches: Switches,
     pub(super) is_followed: AtomicBool,
     pub(super) is_asked: AtomicBool,
-    votes: Mutex<Votes>,
-    /// Notified when only time can tell which server is the primary.
-    pub(super) undecided: Notify,
-}
-
-/// What Sentinels have said.
-#[derive(Default)]
-struct Votes {
-    /// What each has said last.
-    answers: HashMap<Address, Named>,
-    contradiction: Contradiction,
+    /// What each has told of itself, or when somebody doubted.
+    answers: Mutex<HashMap<Address, Named>>,
 }
 
 /// Once there was a connection, Sentinels are followed for as long as somebody has this.
@@ -59,8 +49,7 @@ impl SentinelSet {
             switches: Switches::default(),
             is_followed: AtomicBool::new(false),
             is_asked: AtomicBool::new(false),
-            votes: Mutex::default(),
-            undecided: Notify::new(),
+            answers: Mutex::default(),
         }
     }
 
@@ -96,46 +85,28 @@ impl SentinelSet {
         answer.unwrap_or_else(|_| Err(late()))
     }
 
-    /// Goes by what a Sentinel names now, and by what the others have named.
+    /// Goes by what a Sentinel names, if that is news: it is of a later epoch than what is known, or the Sentinel has changed its
+    /// mind, which it only does after a failover, or when it learns late of an earlier one. So an earlier epoch counts only when no
+    /// Sentinel has told a later one since: then all have forgotten what they knew, and count from the start again.
     pub(super) fn note_answer(&self, node: &Address, now: &Named) {
-        let mut votes = lock(&self.votes);
-        votes.answers.insert(node.clone(), now.clone());
-        drop(votes);
-        self.count_votes();
-    }
-
-    /// A Sentinel cannot be reached: what it has said does not count any more.
-    pub(super) fn forget(&self, node: &Address) {
-        let was_known = lock(&self.votes).answers.remove(node).is_some();
-        if was_known {
-            self.count_votes();
-        }
-    }
-
-    /// Goes by what all have said. Gives when to do so again if only time can tell.
-    pub(super) fn count_votes(&self) -> Option<Instant> {
-        // Nobody has connected yet.
-        let known = self.primary.borrow().clone()?;
-        let verdict = {
-            let mut votes = lock(&self.votes);
-            let Votes {
-                answers,
-                contradiction,
-            } = &mut *votes;
-            let sentinels = self.set.nodes.len();
-            contradiction.verdict(sentinels, answers.values(), &known, Instant::now())
+        let (has_changed, is_latest) = {
+            let mut answers = lock(&self.answers);
+            let before = answers.insert(node.clone(), now.clone());
+            let has_changed = before.is_some_and(|before| before.address != now.address);
+            let is_latest = self.set.nodes.iter().all(|node| {
+                let named = answers.get(node);
+                named.is_some_and(|named| named.epoch <= now.epoch)
+            });
+            (has_changed, is_latest)
         };
-        match verdict {
-            Verdict::Is(named) => {
-                self.settle_if(&named, |now| now == Some(&known));
-                None
+        self.settle_if(now, |known| match known {
+            Some(known) if known.address == now.address => now.epoch > known.epoch,
+            Some(known) => {
+                now.epoch > known.epoch || has_changed && (now.epoch == known.epoch || is_latest)
             }
-            Verdict::IsAt(at) => {
-                self.undecided.notify_one();
-                Some(at)
-            }
-            Verdict::Open => None,
-        }
+            // Nobody has connected yet.
+            None => false,
+        });
     }
 
     /// Goes by what a search has found that began when `before` was known. What was settled since is newer, unless this is of a
