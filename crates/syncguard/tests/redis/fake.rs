@@ -43,6 +43,27 @@ pub(crate) async fn mute_sentinel(primary: u16) -> (u16, watch::Sender<u16>) {
     sentinel_that_says(primary, "*0\r\n").await
 }
 
+/// A Sentinel that tells no epochs, and names another primary from the second question on.
+pub(crate) async fn fickle_sentinel(first: u16, then: u16) -> u16 {
+    let (port, primary) = mute_sentinel(first).await;
+    let asked = Arc::new(AtomicUsize::new(0));
+    listen(move |client| {
+        let (primary, asked) = (primary.clone(), Arc::clone(&asked));
+        async move {
+            // Each asks once on a connection of its own.
+            if asked.fetch_add(1, SeqCst) == 1 {
+                primary.send_replace(then);
+            }
+            let (mut client, mut server) = (
+                client,
+                TcpStream::connect(("127.0.0.1", port)).await.unwrap(),
+            );
+            let _ = tokio::io::copy_bidirectional(&mut client, &mut server).await;
+        }
+    })
+    .await
+}
+
 async fn sentinel_that_says(primary: u16, else_: &'static str) -> (u16, watch::Sender<u16>) {
     let (told, primary) = watch::channel(primary);
     let port = listen(move |stream| {

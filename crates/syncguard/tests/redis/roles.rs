@@ -22,6 +22,7 @@ tests![
     a_holder_whose_lock_the_new_primary_lacks_is_told_at_once,
     a_server_that_comes_back_without_what_it_had_is_asked_after_all_that_is_held,
     what_no_primary_says_leads_to_another_question,
+    a_sentinel_that_changes_its_mind_at_once_is_believed,
     what_a_script_meets_is_told_by_its_code,
     what_a_script_meets_is_told_by_its_code_through_clients,
 ];
@@ -178,6 +179,21 @@ async fn what_no_primary_says_leads_to_another_question() {
         })
         .await;
     }
+}
+
+/// Between the search for the primary and the first time that the Sentinel is listened to.
+async fn a_sentinel_that_changes_its_mind_at_once_is_believed() {
+    let servers = [RedisServer::start(), RedisServer::start()];
+    let sentinel = crate::fake::fickle_sentinel(servers[0].port(), servers[1].port()).await;
+    let url = format!("redis+sentinel://127.0.0.1:{sentinel}/main");
+    let backend = backend(RedisConfig::from_url(&url).unwrap());
+    until_it_works(&backend).await;
+    eventually("the other server is asked", async || {
+        until_it_works(&backend).await;
+        let clients = servers[1].connect().call(&["CLIENT", "LIST"]);
+        clients.text().contains(" addr=127.0.0.1:")
+    })
+    .await;
 }
 
 async fn what_a_script_meets_is_told_by_its_code() {

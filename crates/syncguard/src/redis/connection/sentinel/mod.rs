@@ -71,7 +71,13 @@ impl Sentinels {
         let before = self.0.primary.borrow().clone();
         let mut race = Race::new();
         for node in &self.0.set.nodes {
-            race.start(async move { SentinelAnswer::Named(self.0.ask(node).await) });
+            race.start(async move {
+                let answer = self.0.ask(node).await;
+                if let Ok(named) = &answer {
+                    self.0.note_first_answer(node, named);
+                }
+                SentinelAnswer::Named(answer)
+            });
         }
         let mut finding = PrimarySearch::new(self.0.set.nodes.len(), before.as_ref());
         loop {

@@ -30,7 +30,7 @@ pub(super) struct SentinelSet {
     switches: Switches,
     pub(super) is_followed: AtomicBool,
     pub(super) is_asked: AtomicBool,
-    /// What each has told of itself, or when somebody doubted.
+    /// What each has told last: to the first who searched, of itself, or when somebody doubted.
     answers: Mutex<HashMap<Address, Named>>,
 }
 
@@ -83,6 +83,12 @@ impl SentinelSet {
         };
         let answer = timeout(self.connect_timeout, answer).await;
         answer.unwrap_or_else(|_| Err(late()))
+    }
+
+    /// Notes what a Sentinel names to the first who search for the primary: if it names another one later, it has changed its mind.
+    pub(super) fn note_first_answer(&self, node: &Address, now: &Named) {
+        let mut answers = lock(&self.answers);
+        answers.entry(node.clone()).or_insert_with(|| now.clone());
     }
 
     /// Goes by what a Sentinel names, if that is news: it is of a later epoch than what is known, or the Sentinel has changed its
