@@ -143,6 +143,8 @@ test.each([
   ["syncguard", "a::tests::b", "panicked at crates/syncguard/src/waiting/tests/a.rs:7:5", false],
   ["__test__/unit/a.test.ts", "b", "LockError: the native core panicked; please report", true],
   ["syncguard/behavior", "redis::concurrency::c", "assertion failed: two holders", true],
+  ["syncguard/redis", "failovers::a", "two have held it: Seen { lost: None }", true],
+  ["syncguard/redis_cluster", "failover::a", "Seen { taken: None, overlap: 15.0 }", true],
   ["__test__/cli/exec.test.ts", "runs", "expected 1 to be 2", false],
 ])("of %s, %s: %s is final: %s", (where, name, text, final) => {
   expect(isFinal({ where, name, text })).toBe(final);

@@ -7,7 +7,8 @@ export const MOST = 5;
 /** What says that two held one lock, or that what was written under one was lost. The product's own panics count: none is meant. */
 const UNSAFE = [
   /(?<!\b0 )\bviolations?\b/i,
-  /\btwo holders\b/i,
+  /\btwo (holders|have held|hold)\b/i,
+  /\bgranted_twice: [1-9]/,
   /\blost writes?\b/i,
   /panicked at crates\/[\w-]+\/src\/(?!(?:[\w/]+\/)?(?:\w+_)?tests?(?:\.rs|\/))/,
   /the native core panicked/,
@@ -18,7 +19,7 @@ const TIMELESS = /^model\/model |^torture\/check |^syncguard simulation::|^sampl
 
 /** Tests of which any failure speaks of safety, unless it is one of time. */
 const SAFETY = [
-  /^torture\/run |^syncguard\/behavior .*::concurrency::/,
+  /^torture\/run |^syncguard\/behavior .*::concurrency::|^syncguard\/redis(_cluster)? failovers?::/,
   /^__test__\/\w+\/mixed-fleet\.test\.ts /,
   /^__test__\/behavior\/contention\.test\.ts .*(work under one lock never overlaps|one of many gets the lock)/,
 ];
