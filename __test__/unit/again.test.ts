@@ -120,6 +120,23 @@ test("the same holds of a program in Rust", async () => {
   });
 });
 
+test("a program that is never over is red, and says which tests have no result", async () => {
+  const hanging = program(
+    "rust-hangs",
+    `case "$*" in *--list*) printf 'a::ends: test\\na::hangs: test\\n\\n2 tests, 0 benchmarks\\n'; exit;; esac
+    printf 'running 2 tests\\ntest a::ends ... ok\\n'; exec sleep 3600`,
+  );
+  const options = { atOnce: 1, threads: 1, say: () => undefined, limitMs: 2000 };
+  const { failed, alone, report } = await judge(
+    await runRustTests([hanging], options),
+    runRustTest,
+  );
+  expect({ failed, alone }).toEqual({ failed: 1, alone: [] });
+  expect(report.join()).toMatch(
+    /^rust-hangs was not over after 2 s\. Without a result:[^]*a::hangs/,
+  );
+});
+
 test("what speaks of safety is red at once", async () => {
   const ask = (): Promise<Result> => Promise.reject(new Error("asked again"));
   const failure = { where: "torture/run", name: "a run", text: "2 violations" };

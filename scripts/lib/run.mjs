@@ -15,10 +15,11 @@ process.on("exit", () => {
 });
 
 /**
- * Runs a program in the project's folder and resolves to `{ code, output }`. What it prints is shown
- * as it comes, unless `quiet`; standard output and standard error are captured together.
+ * Runs a program in the project's folder and resolves to `{ code, output, isLate }`. What it prints is shown
+ * as it comes, unless `quiet`; standard output and standard error are captured together. It is killed, and is late, if it is not over
+ * after `limitMs`.
  */
-export function run(command, args, { quiet = false, cwd = root, env = {} } = {}) {
+export function run(command, args, { quiet = false, cwd = root, env = {}, limitMs } = {}) {
   return new Promise((resolve) => {
     const child = spawn(command, args, {
       cwd,
@@ -37,9 +38,21 @@ export function run(command, args, { quiet = false, cwd = root, env = {} } = {})
         if (!quiet) to.write(chunk);
       });
     }
+    let isLate = false;
+    const limit =
+      limitMs === undefined
+        ? undefined
+        : setTimeout(() => {
+            isLate = true;
+            child.kill("SIGKILL");
+            // What it has started may still have them.
+            child.stdout.destroy();
+            child.stderr.destroy();
+          }, limitMs);
     const done = (code) => {
+      clearTimeout(limit);
       running.delete(child);
-      resolve({ code, output: Buffer.concat(chunks).toString() });
+      resolve({ code, output: Buffer.concat(chunks).toString(), isLate });
     };
     child.on("error", (error) => {
       chunks.push(Buffer.from(`${command}: ${error.message}\n`));

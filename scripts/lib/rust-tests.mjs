@@ -6,6 +6,9 @@ import { cargoResult } from "./counts.mjs";
 import { target } from "./paths.mjs";
 import { must, run } from "./run.mjs";
 
+/** Nothing takes that long, however busy the machine is: a program that does waits for what never comes. */
+const LIMIT_MS = 20 * 60_000;
+
 const WHAT = ["--workspace", "--all-features", "--locked"];
 
 /**
@@ -63,13 +66,13 @@ function nameOf(crate, { kind, name }) {
 }
 
 /** Runs programs, `atOnce` at a time, and resolves to their results in the order in which they ended. */
-export async function runRustTests(programs, { atOnce, threads, say }) {
+export async function runRustTests(programs, { atOnce, threads, say, limitMs = LIMIT_MS }) {
   const waiting = programs.values();
   const results = [];
   const runAll = async () => {
     for (const program of waiting) {
       const start = Date.now();
-      const result = await runProgram(program, [`--test-threads=${threads}`]);
+      const result = await runProgram(program, [`--test-threads=${threads}`], limitMs);
       const seconds = ((Date.now() - start) / 1000).toFixed(1);
       say(
         `${program.name}: ${result.passed} passed, ${result.failures.length} failed (${seconds} s)`,
@@ -92,12 +95,19 @@ export async function runRustSamples() {
   return { ...cargoResult({ code, output }, { name: "samples in Rust" }), output };
 }
 
-async function runProgram(program, args) {
-  const { code, output } = await run(program.path, args, surroundings(program));
-  return { ...cargoResult({ code, output }, program), output };
+async function runProgram(program, args, limitMs = LIMIT_MS) {
+  const surroundings = surroundingsOf(program);
+  const { code, output, isLate } = await run(program.path, args, { ...surroundings, limitMs });
+  const result = { ...cargoResult({ code, output }, program), output };
+  if (!isLate) return result;
+  const list = await run(program.path, [...args, "--list"], surroundings);
+  const names = [...list.output.matchAll(/^(.+): test$/gm)].map(([, name]) => name);
+  const missing = names.filter((name) => !output.includes(`test ${name} `));
+  const why = `${program.name} was not over after ${limitMs / 1000} s. Without a result:`;
+  return { ...result, broken: [why, ...missing].join("\n") };
 }
 
 /** What cargo gives a test. */
-function surroundings({ folder }) {
+function surroundingsOf({ folder }) {
   return { quiet: true, cwd: folder, env: { CARGO_MANIFEST_DIR: folder } };
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::runtime::{Builder, Runtime};
+use tokio::task::JoinHandle;
 use tonic::transport::Server;
 use tonic::transport::server::TcpIncoming;
 
@@ -37,13 +38,15 @@ impl Default for Options {
     }
 }
 
-/// A server on a thread of its own. Dropping it ends it and breaks all connections.
+/// A server on a thread of its own. Dropping it ends it, breaks all connections and frees its port.
 pub struct Emulator {
     address: SocketAddr,
     store: Arc<Store>,
     faults: Arc<Faults>,
     streams: Arc<Streams>,
     runtime: Option<Runtime>,
+    /// What accepts connections.
+    accepting: JoinHandle<()>,
 }
 
 impl Emulator {
@@ -76,13 +79,17 @@ impl Emulator {
             // As Google does on each connection.
             .max_concurrent_streams(100)
             .add_service(FirestoreServer::new(service));
-        runtime.spawn(server.serve_with_incoming(incoming));
+        let accepting = runtime.spawn(async move {
+            // It fails only where nothing can be accepted any more.
+            let _ = server.serve_with_incoming(incoming).await;
+        });
         Ok(Self {
             address,
             store,
             faults,
             streams,
             runtime: Some(runtime),
+            accepting,
         })
     }
 
@@ -131,6 +138,10 @@ impl Drop for Emulator {
     fn drop(&mut self) {
         if let Some(runtime) = self.runtime.take() {
             runtime.shutdown_background();
+            // Another one may start at the same port right after this.
+            while !self.accepting.is_finished() {
+                std::thread::sleep(Duration::from_millis(1));
+            }
         }
     }
 }

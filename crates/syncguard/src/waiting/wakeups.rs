@@ -5,6 +5,8 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 
+use tokio::task::yield_now;
+
 use super::listener::{self, Listen};
 use super::topics::{Topic, Topics};
 
@@ -134,6 +136,11 @@ impl Watch {
             }
             self.shared.listen();
             woken.await;
+            if self.topic.freed.load(SeqCst) == freed {
+                // The task that listens has ended with its runtime. If that is this runtime, the next one ends as soon as it is
+                // spawned, and this task can only be dropped once it lets go of its thread.
+                yield_now().await;
+            }
         }
     }
 

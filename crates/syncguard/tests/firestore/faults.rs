@@ -20,7 +20,7 @@ use crate::support::attempts::Attempts as _;
 use crate::support::link::Link;
 use crate::support::locks::{AHEAD, acquire, eventually, key, try_acquire};
 use crate::support::precedence::locks_are_kept_and_freed_before_a_crowd;
-use crate::support::process::Pipe;
+use crate::support::process::{Pipe, free_port};
 use crate::support::suite::tests;
 
 tests![
@@ -261,9 +261,13 @@ pub(crate) async fn lacks_a_part(server: &Server, backend: Arc<dyn Backend>) {
 }
 
 async fn it_connects_again_when_the_server_is_back() {
-    let emulator = Emulator::start(Options::default()).unwrap();
-    let port = emulator.address().port();
-    let server = Server { emulator };
+    // One that the system gives to nobody else's connection meanwhile.
+    let port = free_port();
+    let start = || {
+        let options = Options::default();
+        Emulator::start(Options { port, ..options }).unwrap()
+    };
+    let server = Server { emulator: start() };
     let backend = server.backend_with(|config| {
         config.operation_timeout = Duration::from_secs(1);
     });
@@ -273,11 +277,7 @@ async fn it_connects_again_when_the_server_is_back() {
     assert_eq!(error.kind(), ErrorKind::ServiceUnavailable, "{error:?}");
     let error = backend.is_locked(&key("b")).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::ServiceUnavailable, "{error:?}");
-    let options = Options {
-        port,
-        ..Options::default()
-    };
-    let _again = Emulator::start(options).unwrap();
+    let _again = start();
     eventually("it is connected and the key is free", async || {
         backend.is_locked(&key("a")).await.is_ok_and(|held| !held)
     })

@@ -1,5 +1,5 @@
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, mpsc};
 
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::yield_now;
@@ -280,4 +280,45 @@ async fn the_end_of_the_backend_ends_it() {
     assert!(!watch.is_listening() && is_freed(&watch).await);
     assert!(!is_freed(&watch).await);
     assert_eq!(server.opened(), 1);
+}
+
+/// A runtime that ends drops what is spawned on it at once, also by a task that it cannot drop yet because it is running.
+#[test]
+fn whoever_waits_does_not_keep_its_runtime_from_ending() {
+    struct TellsWhenDropped(mpsc::Sender<()>);
+    impl Drop for TellsWhenDropped {
+        fn drop(&mut self) {
+            let _ = self.0.send(());
+        }
+    }
+    let soon = Duration::from_secs(60);
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .build()
+        .unwrap();
+    let (running, is_running) = mpsc::channel();
+    let (go_on, may_go_on) = mpsc::channel();
+    let (dropped, is_dropped) = mpsc::channel();
+    let waiter = TellsWhenDropped(dropped);
+    runtime.spawn(async move {
+        let wakeups = Server::default().wakeups();
+        let watch = wakeups.watch("a");
+        running.send(()).unwrap();
+        may_go_on.recv_timeout(soon).unwrap();
+        watch.freed().await;
+        drop(waiter);
+    });
+    is_running.recv_timeout(soon).unwrap();
+    let (ending, is_ending) = mpsc::channel();
+    let idle = TellsWhenDropped(ending);
+    runtime.spawn(async move {
+        std::future::pending::<()>().await;
+        drop(idle);
+    });
+    runtime.shutdown_background();
+    is_ending.recv_timeout(soon).unwrap();
+    go_on.send(()).unwrap();
+    is_dropped
+        .recv_timeout(soon)
+        .expect("it goes on for ever, and so does its runtime");
 }
