@@ -13,7 +13,7 @@ export default defineConfig({
     // Tests load the built package by its own name, in the format that Node picks.
     server: { deps: { external: [/\/dist\//] } },
     // Tests wait for expiries and for servers: more files than cores can run, also beside the tests of Rust (scripts/test.mjs).
-    maxWorkers: 3,
+    maxWorkers: 4,
     // Nothing takes that long: a test that ends then waits for what never comes, however busy the machine is.
     testTimeout: 90_000,
     // Hooks start servers: a cluster has a minute to form.
