@@ -16,7 +16,8 @@ import { root } from "./installed.js";
  * - a mark of its own, for a test of its own.
  *
  * What a fragment needs around it stands in a comment before it, which readers do not see: `<!-- given … -->`. What a test does
- * with it afterwards stands in one behind it: `<!-- then … -->`, or `<!-- then\nfrom NAME\n-->` if it is long, for then/NAME.txt.
+ * with it afterwards stands in one behind it: `<!-- then … -->`. If that is long, it is `from NAME`, for given/NAME.txt or
+ * then/NAME.txt.
  */
 export type Block = {
   language: string;
@@ -69,16 +70,19 @@ export function blocksOf(path: string, text: string): Block[] {
     }) => {
       const start = index + all.indexOf("```");
       const line = text.slice(0, start).split("\n").length;
-      return { language, mark, given, code, then: textOf(then), place: `${path}:${line}` };
+      return {
+        ...{ language, mark, code, place: `${path}:${line}` },
+        ...{ given: textOf("given", given), then: textOf("then", then) },
+      };
     },
   );
 }
 
-/** What `<!-- then … -->` says, or the file that it names. */
-function textOf(then: string): string {
-  const [, name] = /^from (\S+)\n$/.exec(then) ?? [];
-  if (name === undefined) return then;
-  return readFileSync(join(root, "__test__/package/then", `${name}.txt`), "utf8");
+/** What a comment says, or the file that it names. */
+function textOf(folder: "given" | "then", comment: string): string {
+  const [, name] = /^from (\S+)\n$/.exec(comment) ?? [];
+  if (name === undefined) return comment;
+  return readFileSync(join(root, "__test__/package", folder, `${name}.txt`), "utf8");
 }
 
 /** All blocks of all documents. */
