@@ -1,10 +1,10 @@
-// Writes the pages of the benchmarks and their charts into docs, from what runs have measured on a quiet host, and on a busy one:
+// Writes the page of the benchmarks and its charts into docs, from what runs have measured on a quiet host, and on a busy one:
 //
 //   npm run bench -- alternatives --json docs/benchmarks/alternatives.json
 //   npm run bench -- alternatives --busy --json docs/benchmarks/alternatives-busy.json
 //   node bench/alternatives/page.mjs docs/benchmarks/alternatives.json docs/benchmarks/alternatives-busy.json
 //
-// Without a busy host, there is no page of it. Rows that were measured apart (--rows) are in files of their
+// Without a busy host, its table is left out. Rows that were measured apart (--rows) are in files of their
 // own, which are given as well.
 
 import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
@@ -15,7 +15,7 @@ import prettier from "prettier";
 import { charts, FOLDER } from "./charts.mjs";
 import { contenders } from "./contenders.mjs";
 import { inRow } from "./figures.mjs";
-import { busyText, text, TITLES } from "./text.mjs";
+import { text, TITLES } from "./text.mjs";
 
 /** The files of the page, by their path in the repository, from reports: `{ file, ...measured }`. */
 export async function pageOf(...reports) {
@@ -24,10 +24,8 @@ export async function pageOf(...reports) {
   const busy = runs[0].busy && together(runs.map(({ busy }) => busy));
   const files = charts(quiet);
   const options = { ...(await prettier.resolveConfig(fileURLToPath(import.meta.url))) };
-  const add = async (path, markdown) =>
-    files.set(path, await prettier.format(markdown, { ...options, parser: "markdown" }));
-  await add(`${FOLDER}.md`, text(quiet, busy, runs));
-  if (busy !== undefined) await add(`${FOLDER}/busy.md`, busyText(busy));
+  const page = await prettier.format(text(quiet, busy, runs), { ...options, parser: "markdown" });
+  files.set(`${FOLDER}.md`, page);
   return files;
 }
 

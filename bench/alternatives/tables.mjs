@@ -1,34 +1,46 @@
 // Tables of what was measured.
 
 import { contenders, storeOf } from "./contenders.mjs";
-import { figure, inRow, levels, VARIED } from "./figures.mjs";
+import { figure, inRow, VARIED } from "./figures.mjs";
 import { STORES } from "./stores.mjs";
 
-/** Figures of a store, with a column for each level; `cell` writes one. */
-export function levelTable(report, row, store, title, cell) {
-  const all = levels(report, row);
+/** Figures of a store, with a column for each level of each `[title, cell]`; `cell` writes one. */
+export function levelTable(report, row, store, columns, levels) {
   const lines = inRow(report, row, store).map((id) => [
     nameOf(id),
-    ...all.map((level) => cell(id, level)),
+    ...columns.flatMap(([, cell]) => levels.map((level) => cell(id, level))),
   ]);
-  return table([`${VARIED[row]}: ${title}`, ...all.map(String)], lines);
+  const headings = columns.flatMap(([title]) =>
+    levels.map((level, place) => (place === 0 ? `${title}: ${level}` : `${level}`)),
+  );
+  return table([VARIED[row], ...headings], lines);
 }
 
-/** A line for each contender of a row, at one level if the row varies it; columns are `[title, field, format]`. */
-export function rowTable(report, row, columns, level) {
-  const title = level === undefined ? "" : `${level} ${VARIED[row]}`;
+/** A line for each contender of a row; columns are `[title, field, format]`, with the level in the format if the row varies it. */
+export function rowTable(report, row, columns) {
   const headings = columns.map(([heading]) => heading);
   const lines = inRow(report, row).map((id) => [
-    `${STORES[storeOf(id)]}: ${nameOf(id)}`,
-    ...columns.map(([, field, format]) => shown(report, row, id, field, level, format)),
+    nameIn(id),
+    ...columns.map(([, field, format]) => shown(report, row, id, field, format?.level, format)),
   ]);
-  return table([title, ...headings], lines);
+  return table([row in VARIED ? VARIED[row] : "", ...headings], lines);
+}
+
+/** A line for each contender, with figures of several rows: columns are `[title, row, field, level, format]`. */
+export function busyTable(report, columns) {
+  const lines = inRow(report, "pairs").map((id) => [
+    nameIn(id),
+    ...columns.map(([, row, field, level, format]) =>
+      inRow(report, row).includes(id) ? shown(report, row, id, field, level, format) : "–",
+    ),
+  ]);
+  return table(["", ...columns.map(([title]) => title)], lines);
 }
 
 /** What each contender lacks, and how it was set up: the columns are texts. */
 export function contenderTable(ids) {
   const lines = ids.map((id) => [
-    `${STORES[storeOf(id)]}: ${nameOf(id)}`,
+    nameIn(id),
     contenders[id].lacks === "" ? "–" : contenders[id].lacks,
     contenders[id].settings,
   ]);
@@ -46,6 +58,9 @@ export function shown(report, row, id, field, level, { factor = 1, unit = "", di
 }
 
 const nameOf = (id) => (id.endsWith("/syncguard") ? "**syncguard**" : contenders[id].name);
+
+/** With its store. */
+const nameIn = (id) => `${STORES[storeOf(id)]}: ${nameOf(id)}`;
 
 function table(heading, lines, others = "---:") {
   const row = (cells) => `| ${cells.join(" | ")} |`;

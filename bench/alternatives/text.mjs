@@ -1,11 +1,11 @@
-// The page's text, around what was measured.
+// The text of the page, around what was measured.
 
 import { contenders } from "./contenders.mjs";
 import { behind, figure, inRow, levels, VARIED } from "./figures.mjs";
 import { reasonsFor } from "./reasons.mjs";
 import { CONTENDED_IN_FLIGHT, HANDED_SLOTS, HOLD_MS, HOLDING_TTL_MS, KEYS, PROCESSES, secondsOf, SETS_IN_FLIGHT, WAITERS, WARM_MS, WORK_MICROS } from "./settings.mjs"; // prettier-ignore
 import { STORES } from "./stores.mjs";
-import { contenderTable, levelTable, rowTable, shown } from "./tables.mjs";
+import { busyTable, contenderTable, levelTable, rowTable, shown } from "./tables.mjs";
 
 /** The page, as Markdown, from what was measured on a quiet host. `runs` are those of which these rows come. */
 export function text(quiet, busy, runs) {
@@ -13,24 +13,12 @@ export function text(quiet, busy, runs) {
   const parts = [
     intro(quiet, busy, runs),
     ...rows.flatMap((part) => part(quiet)),
+    ...(busy === undefined ? [] : [onBusyHost(busy)]),
     participants(quiet),
   ];
   // Links are written as seen from the repository.
   return parts.join("\n\n").replaceAll("](docs/", "](");
 }
-
-/** The page of the busy host: the tables, without what the page of the quiet one says and draws. */
-export function busyText(busy) {
-  const top = `# Benchmarks on a busy host
-
-The tables of [Benchmarks](docs/benchmarks.md), measured on a host whose cores never sleep. That page says what was measured,
-and how. [${busy.file}](docs/benchmarks/${busy.file}) has all samples.`;
-  const rows = [pairs, together, contended, handOff, holding, http];
-  return [top, ...rows.flatMap((part) => part(busy))].join("\n\n").replaceAll("](docs/", "](../");
-}
-
-/** Explanations and charts, which only the page of the quiet host has. */
-const unlessBusy = ({ busy }, ...parts) => (busy ? [] : parts);
 
 function intro({ versions, runs, seconds }, busy, all) {
   const names = all.flatMap((run) => [run.quiet, run.busy ?? []].flat()).map(({ file }) => file);
@@ -65,27 +53,24 @@ function where({ quiet, busy }, _, { length }) {
 
 const minutesOf = ({ minutes }) => `${Math.round(minutes)} minutes`;
 
-const HOSTS = `**Two hosts.** This page shows a quiet host, whose idle cores sleep. On [the busy host](docs/benchmarks/busy.md), a loop of the idle
+const HOSTS = `**Two hosts.** This page shows a quiet host, whose idle cores sleep. On [a busy host](#on-a-busy-host), a loop of the idle
 class (\`SCHED_IDLE\`) keeps each core awake, as other work does on a server.`;
 
 function pairs(report) {
-  const about =
-    "Pairs of an acquisition and its release per second, each on its own key, with 1 to 256 in flight.";
-  const parts = ["## Acquire and release", ...unlessBusy(report, about)];
+  const parts = [
+    "## Acquire and release",
+    `Pairs of an acquisition and its release, each on its own key, with 1 to 256 in flight. The charts have more steps than the tables. CPU is
+that of the main thread (of the process) for a pair, in µs.`,
+  ];
   for (const [store, name] of Object.entries(STORES)) {
     parts.push(
       `### ${name}`,
-      ...unlessBusy(report, `![Pairs per second on ${name}](docs/benchmarks/pairs-${store}.svg)`),
-      levelTable(report, "pairs", store, "pairs/s", rateIn(report)),
-      ...unlessBusy(report, levelTable(report, "pairs", store, CPU, cpuIn(report))),
+      `![Pairs per second on ${name}](docs/benchmarks/pairs-${store}.svg)`,
+      pairTable(report, store),
     );
   }
   return parts;
 }
-
-const CPU = "CPU of the main thread (of the process), µs a pair";
-
-const rateIn = (report) => (id, level) => shown(report, "pairs", id, "rate", level);
 
 const cpuIn = (report) => (id, level) => {
   const [main, all] = ["mainCpu", "cpu"].map((field) =>
@@ -94,19 +79,24 @@ const cpuIn = (report) => (id, level) => {
   return `${main} (${all})`;
 };
 
-function together(report) {
-  const pairs = [
-    ["pairs/s", "rate"],
-    ["main thread, µs a pair", "mainCpu", { digits: 0 }],
+/** What a store's contenders do at three of the levels, and what that costs. */
+function pairTable(report, store) {
+  const shownLevels = levels(report, "pairs").filter((level) => [1, 16, 256].includes(level));
+  const columns = [
+    ["pairs/s", (id, level) => shown(report, "pairs", id, "rate", level)],
+    ["CPU", cpuIn(report)],
   ];
-  const tablesOf = (row) =>
-    pairs
-      .map(([title, field, format]) =>
-        levelTable(report, row, "redis", title, (id, level) =>
-          shown(report, row, id, field, level, format),
-        ),
-      )
-      .join("\n\n");
+  return levelTable(report, "pairs", store, columns, shownLevels);
+}
+
+function together(report) {
+  const tablesOf = (row) => {
+    const columns = [
+      ["pairs/s", (id, level) => shown(report, row, id, "rate", level)],
+      ["main thread, µs a pair", (id, level) => shown(report, row, id, "mainCpu", level)],
+    ];
+    return levelTable(report, row, "redis", columns, levels(report, row));
+  };
   const columns = [
     ["held, of the time", "share", { factor: 100, unit: " %" }],
     ["median wait, ms", "p50"],
@@ -115,26 +105,17 @@ function together(report) {
   ];
   return [
     "## Several keys at once",
-    ...unlessBusy(
-      report,
-      `Pairs of an acquisition of ${list(levels(report, "sets"))} keys, which nobody else wants, and their release, ${SETS_IN_FLIGHT} at a time. Of the
+    `Pairs of an acquisition of ${list(levels(report, "sets"))} keys, which nobody else wants, and their release, ${SETS_IN_FLIGHT} at a time. Of the
 others, only redlock-universal takes several keys in one step; it releases them one by one.`,
-      "![Pairs of several keys per second](docs/benchmarks/sets.svg)",
-    ),
+    "![Pairs of several keys per second](docs/benchmarks/sets.svg)",
     tablesOf("sets"),
     "## At most N at a time",
-    ...unlessBusy(
-      report,
-      `Callers take one of the slots of one key and give it back at once. There are ${list([...new Set(levels(report, "slots").map((level) => level.split(" / ")[0]))])} slots; the number behind
+    `Callers take one of the slots of one key and give it back at once. There are ${list([...new Set(levels(report, "slots").map((level) => level.split(" / ")[0]))])} slots; the number behind
 the stroke is how many callers are in flight. If there are more callers than slots, they wait.`,
-      "![Pairs of slots per second](docs/benchmarks/slots.svg)",
-    ),
+    "![Pairs of slots per second](docs/benchmarks/slots.svg)",
     tablesOf("slots"),
     `${WAITERS} waiters in ${PROCESSES} processes keep asking for one of ${HANDED_SLOTS} slots, and each holds it for ${HOLD_MS} ms.`,
-    ...unlessBusy(
-      report,
-      "![Share of the time that the slots were held](docs/benchmarks/hand-off-slots.svg)",
-    ),
+    "![Share of the time that the slots were held](docs/benchmarks/hand-off-slots.svg)",
     rowTable(report, "handOffSlots", columns),
   ];
 }
@@ -148,11 +129,7 @@ function contended(report) {
     ["main thread, µs an attempt", "mainCpu", { digits: 1 }],
   ];
   const about = `Attempts to take a lock that another client holds, ${CONTENDED_IN_FLIGHT} in flight. Each is refused.`;
-  return [
-    "## Contended attempts",
-    ...unlessBusy(report, about),
-    rowTable(report, "contended", columns),
-  ];
+  return ["## Contended attempts", about, rowTable(report, "contended", columns)];
 }
 
 function handOff(report) {
@@ -164,12 +141,9 @@ function handOff(report) {
   ];
   return [
     "## Hand-off",
-    ...unlessBusy(
-      report,
-      `${WAITERS} waiters in ${PROCESSES} processes keep asking for one lock, and each holds it for ${HOLD_MS} ms. Hand-overs that take no time
+    `${WAITERS} waiters in ${PROCESSES} processes keep asking for one lock, and each holds it for ${HOLD_MS} ms. Hand-overs that take no time
 would give 100 %. A waiter that overtakes nobody waits for at least ${WAITERS - 1} others, ${(WAITERS - 1) * HOLD_MS} ms.`,
-      "![Share of the time that the lock was held](docs/benchmarks/hand-off.svg)",
-    ),
+    "![Share of the time that the lock was held](docs/benchmarks/hand-off.svg)",
     rowTable(report, "handOff", columns),
   ];
 }
@@ -187,35 +161,50 @@ function holding(report) {
   ];
   return [
     `## ${whole(locks)} locks that extend themselves`,
-    ...unlessBusy(
-      report,
-      `One process holds them with a TTL of ${HOLDING_TTL_MS / 1_000} s, and is measured for ${secondsOf("holding", seconds)} s. "Loop late" is the delay that other work on the event loop
+    `One process holds them with a TTL of ${HOLDING_TTL_MS / 1_000} s, and is measured for ${secondsOf("holding", seconds)} s. "Loop late" is the delay that other work on the event loop
 would see (\`perf_hooks.monitorEventLoopDelay\`, less its resolution of 1 ms). "Lost" is what the library reported, "gone"
 what was missing in Redis at the end.`,
-      "![CPU of the main thread](docs/benchmarks/holding.svg)",
-    ),
+    "![CPU of the main thread](docs/benchmarks/holding.svg)",
     rowTable(report, "holding", columns),
   ];
 }
 
 function http(report) {
+  const connections = levels(report, "http");
   const columns = [
-    ["requests/s", "rate"],
+    ["requests/s", "rate", {}],
     ["p99, ms", "p99", { digits: 1 }],
     ["loop late p99, ms", "loopP99", { digits: 1 }],
-  ];
-  const connections = levels(report, "http");
+  ].flatMap(([title, field, format]) =>
+    connections.map((level, place) => [
+      place === 0 ? `${title}: ${level}` : `${level}`,
+      field,
+      { ...format, level },
+    ]),
+  );
   return [
     "## An HTTP server",
-    ...unlessBusy(
-      report,
-      `Each request takes one of ${whole(KEYS)} locks at random, works for ${WORK_MICROS} µs under it, releases it and answers. autocannon
+    `Each request takes one of ${whole(KEYS)} locks at random, works for ${WORK_MICROS} µs under it, releases it and answers. autocannon
 keeps ${connections.join(" or ")} connections busy from another process on the same machine. No request failed.`,
-      "![Requests per second](docs/benchmarks/http.svg)",
-      "![99th percentile of latencies](docs/benchmarks/http-p99.svg)",
-    ),
-    ...connections.map((level) => rowTable(report, "http", columns, level)),
+    "![Requests per second](docs/benchmarks/http.svg)",
+    "![99th percentile of latencies](docs/benchmarks/http-p99.svg)",
+    rowTable(report, "http", columns),
   ];
+}
+
+/** The figure that counts of each row: the rest is in the file. */
+function onBusyHost(report) {
+  const connections = levels(report, "http").at(-1);
+  return [
+    "## On a busy host",
+    `The same work on a host whose cores never sleep; [${report.file}](docs/benchmarks/${report.file}) has all samples.`,
+    busyTable(report, [
+      ["pairs/s, 16 in flight", "pairs", "rate", 16],
+      ["attempts/s", "contended", "rate"],
+      ["handed off: held, %", "handOff", "share", undefined, { factor: 100 }],
+      [`requests/s, ${connections} connections`, "http", "rate", connections],
+    ]),
+  ].join("\n\n");
 }
 
 /** Where others are ahead, and why: each reason once. */

@@ -77,7 +77,6 @@ const sections: Readonly<Record<string, Readonly<Record<string, string>>>> = {
     "/dashboard": "The dashboard",
     "/cli": "The command line",
     "/benchmarks": "Benchmarks",
-    "/benchmarks/busy": "Benchmarks, busy host",
     "/reliability": "Reliability",
     "/reliability/runs": "Runs",
     "/reliability/failovers": "Failovers",
