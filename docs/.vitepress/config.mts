@@ -31,16 +31,6 @@ const sections: Readonly<Record<string, Readonly<Record<string, string>>>> = {
     "/getting-started/sqlite": "SQLite",
     "/migrating": "Coming from SyncGuard 2.x",
   },
-  "Change over": {
-    "/redlock": "From redlock",
-    "/migrating/redlock-universal": "From redlock-universal",
-    "/migrating/redis-semaphore": "From redis-semaphore",
-    "/migrating/async-lock": "From async-lock and SET NX",
-    "/migrating/advisory-locks": "From advisory locks",
-    "/migrating/cron-guards": "From ShedLock and cron guards",
-    "/migrating/side-by-side": "Five programs side by side",
-    "/alternatives": "Beside other libraries",
-  },
   Use: {
     "/concepts": "Concepts",
     "/api": "The API by example",
@@ -55,6 +45,16 @@ const sections: Readonly<Record<string, Readonly<Record<string, string>>>> = {
     "/testing": "Testing",
     "/bundlers": "Bundlers",
     "/faq": "Questions and answers",
+  },
+  "Change over": {
+    "/redlock": "From redlock",
+    "/migrating/redlock-universal": "From redlock-universal",
+    "/migrating/redis-semaphore": "From redis-semaphore",
+    "/migrating/async-lock": "From async-lock and SET NX",
+    "/migrating/advisory-locks": "From advisory locks",
+    "/migrating/cron-guards": "From ShedLock and cron guards",
+    "/migrating/side-by-side": "Five programs side by side",
+    "/alternatives": "Beside other libraries",
   },
   Recipes: {
     "/recipes": "All recipes",
