@@ -26,7 +26,7 @@ const KINDS: Readonly<Record<string, readonly string[]>> = {
   js: [
     ...["run", "redis", "postgres", "firestore", "dynamodb", "example", "quick-start", "bundle"],
     // __test__/redlock/page.test.ts.
-    ...["redlock-before", "redlock-after", "redlock-both"],
+    ...["redlock-program", "redlock-both"],
   ],
   sql: ["postgres"],
   sh: ["", "redis"],

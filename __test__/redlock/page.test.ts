@@ -3,12 +3,13 @@
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { blockMarked, promisedOutput } from "../package/documents.js";
+import { blockMarked, documents, promisedOutput } from "../package/documents.js";
 import { root } from "../package/installed.js";
 import { runProgram } from "../support/program";
 import { type RedisServer, startRedis } from "../support/redis";
 import { temporaryFolder } from "../support/temp";
 
+const page = documents.get("docs/redlock.md") ?? "";
 let server: RedisServer;
 const folder = temporaryFolder();
 beforeAll(async () => {
@@ -42,18 +43,20 @@ async function run(name: string, code: string): Promise<string[]> {
   return stdout.trim().split("\n");
 }
 
-test("a program changes over by its import alone", () => {
-  const [before, after] = [blockMarked("redlock-before").code, blockMarked("redlock-after").code];
-  expect(after).toBe(before.replace('from "redlock"', 'from "syncguard/redlock"'));
-});
-
-test.each(["redlock-before", "redlock-after"])(
-  "%s finds the lock held, and works alone",
-  async (mark) => {
+test.each(["redlock", "syncguard/redlock"])(
+  "a program that imports %s finds the lock held, and works alone",
+  async (library) => {
+    const code = blockMarked("redlock-program").code.replace('from "redlock"', `from "${library}"`);
+    expect(code).toContain(`from "${library}"`);
     const lines = ["account 1 is busy", "alone with account 1"];
-    expect(await run(mark, blockMarked(mark).code)).toEqual(lines);
+    expect(await run(library.replace("/", "-"), code)).toEqual(lines);
   },
 );
+
+test("the page says what to import instead", () => {
+  const [, library = ""] = /`import Redlock, \{ ExecutionError \} from "(.*)"`/.exec(page) ?? [];
+  expect(library).toBe("syncguard/redlock");
+});
 
 test("withBoth excludes whoever has one of the locks", async () => {
   const { code, then } = blockMarked("redlock-both");
