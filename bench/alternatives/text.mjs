@@ -219,20 +219,15 @@ function slower(report) {
     const group = groups.get(key) ?? { lines: new Map(), reasons: new Set() };
     groups.set(key, group);
     for (const reason of reasons) group.reasons.add(reason);
-    const { name, ours, theirs } = ahead.reduce((one, other) =>
-      apart(other) > apart(one) ? other : one,
-    );
-    const line = group.lines.get(what) ?? [];
-    line.push(
-      `${level === undefined ? "" : `${level} ${VARIED[row]}: `}${ratio(ours, theirs)} × ${name}`,
-    );
-    group.lines.set(what, line);
+    const worst = ahead.reduce((one, other) => (apart(other) > apart(one) ? other : one));
+    const found = group.lines.get(what) ?? [];
+    group.lines.set(what, [...found, { ...worst, level, of: VARIED[row] }]);
   }
   const about =
-    "Every figure in which another contender on the same store is ahead by more than 3 %: this package's figure ÷ the best one. Each reason is given once.";
+    "Every figure in which another contender on the same store is ahead by more than 3 %: this package's figure ÷ the best one, where it is furthest behind. Each reason is given once.";
   const parts = ["## Where this package is behind", about];
   for (const [title, { lines, reasons }] of groups) {
-    const found = [...lines].map(([what, found]) => `- **${what}** — ${found.join("; ")}`);
+    const found = [...lines].map(([what, found]) => `- **${what}** — ${furthest(found)}`);
     parts.push(`### ${title}`, found.join("\n"));
     const others = [...reasons].filter((reason) => !given.has(reason));
     for (const reason of others) given.add(reason);
@@ -240,6 +235,15 @@ function slower(report) {
   }
   if (groups.size === 0) parts.push("There is none in this run.");
   return parts;
+}
+
+/** The figure that is furthest behind, and the other levels at which one is. */
+function furthest(found) {
+  const worst = found.reduce((one, other) => (apart(other) > apart(one) ? other : one));
+  const { level, of, name, ours, theirs } = worst;
+  const others = found.filter((one) => one !== worst).map(({ level }) => level);
+  const at = level === undefined ? "" : `${level} ${of}: `;
+  return `${at}${ratio(ours, theirs)} × ${name}${others.length === 0 ? "" : `; also at ${others.join(", ")}`}`;
 }
 
 /** The rows, as the page calls them. */
