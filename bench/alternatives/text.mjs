@@ -27,7 +27,7 @@ function intro({ versions, runs, seconds }, busy, all) {
   return `# Benchmarks
 
 This package compared with the alternatives on the same work, in one run on one machine. Compare figures within one table
-only. \`npm run bench -- alternatives\` measures them (${files}), and \`bench/alternatives/page.mjs\` writes this page.
+only. \`npm run bench -- alternatives\` measures them (${files}).
 
 **Method.** Each contender runs in processes of its own. Each of ${runs} runs measures every contender once, for ${seconds} s or more,
 after ${WARM_MS} ms of warm-up, in rotating order. A figure is the median of the runs; lines in the charts go from the
