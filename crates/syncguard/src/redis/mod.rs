@@ -58,7 +58,7 @@
 //! An ACL user needs access to the keys that start with the prefix, and the commands
 //! `+eval +evalsha +get +set +del +time +ping`; to hear and tell of releases also access to the channels
 //! that start with the prefix, and `+publish +subscribe +unsubscribe`; with replicas also `+wait`, with a database number also `+select`, with Sentinels
-//! also `+role` (and from these `+sentinel|get-master-addr-by-name +sentinel|master +subscribe +ping` on the channels
+//! also `+role` (and from these `+sentinel|get-master-addr-by-name +sentinel|master +subscribe` on the channels
 //! `+switch-master` and `+promoted-slave`), in a cluster also `+asking +cluster|slots`, and from Redis 7 on `+spublish +ssubscribe +sunsubscribe`
 //! there.
 //!

@@ -190,7 +190,7 @@ async fn sentinels_and_primaries_are_reached_by_tls() {
 async fn sentinels_are_followed_as_long_as_there_is_a_backend() {
     let primary = RedisServer::start();
     let user = "user locks on >secret &+switch-master &+promoted-slave -@all +sentinel|get-master-addr-by-name \
-                +sentinel|master +subscribe +ping";
+                +sentinel|master +subscribe";
     let sentinel = RedisServer::start_sentinel(&primary, &[user]);
     let url = format!(
         "redis+sentinel://127.0.0.1:{}/main?sentinelUsername=locks&sentinelPassword=secret",

@@ -87,6 +87,49 @@ async fn sentinel_that_says(primary: u16, else_: &'static str) -> (u16, watch::S
     (port, told)
 }
 
+/// What a Sentinel says of the primary: its port, and its epoch if that may be asked for.
+pub(crate) type Said = (u16, Option<u64>);
+
+/// A Sentinel that says what `said` gives for each question, of which the first has the number 0. If it `tells`, it takes subscribers,
+/// and tells them of nothing.
+pub(crate) async fn sentinel_that_names(
+    said: impl Fn(usize) -> Said + Clone + Send + Sync + 'static,
+    tells: bool,
+) -> u16 {
+    const NO_RIGHT: &str = "-NOPERM this user has no permissions\r\n";
+    let asked = Arc::new(AtomicUsize::new(0));
+    listen(move |stream| {
+        let (said, asked) = (said.clone(), Arc::clone(&asked));
+        async move {
+            let mut stream = BufReader::new(stream);
+            let mut epoch = None;
+            while let Some(words) = read_request(&mut stream).await {
+                let answer = match words.get(1).map(String::as_str) {
+                    Some("get-master-addr-by-name") => {
+                        let port;
+                        (port, epoch) = said(asked.fetch_add(1, SeqCst));
+                        let port = port.to_string();
+                        format!("*2\r\n$9\r\n127.0.0.1\r\n${}\r\n{port}\r\n", port.len())
+                    }
+                    Some("master") => match epoch {
+                        Some(epoch) => {
+                            let epoch = epoch.to_string();
+                            let length = epoch.len();
+                            format!("*2\r\n$12\r\nconfig-epoch\r\n${length}\r\n{epoch}\r\n")
+                        }
+                        None => NO_RIGHT.to_owned(),
+                    },
+                    _ if tells => "*0\r\n".to_owned(),
+                    _ => NO_RIGHT.to_owned(),
+                };
+                // The asker may have gone.
+                let _ = stream.write_all(answer.as_bytes()).await;
+            }
+        }
+    })
+    .await
+}
+
 /// A request, word by word; `None` when the connection has ended.
 pub(crate) async fn read_request(stream: &mut BufReader<TcpStream>) -> Option<Vec<String>> {
     let count = read_number(stream, '*').await?;

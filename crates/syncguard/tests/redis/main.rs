@@ -30,6 +30,7 @@ mod replicas;
 mod replies;
 mod roles;
 mod scripts;
+mod sentinels;
 mod silence;
 mod slots;
 mod stage;
@@ -62,6 +63,7 @@ fn main() -> ExitCode {
         ("replies", replies::TESTS),
         ("roles", roles::TESTS),
         ("scripts", scripts::TESTS),
+        ("sentinels", sentinels::TESTS),
         ("silence", silence::TESTS),
         ("slots", slots::TESTS),
         ("stored", stored::TESTS),

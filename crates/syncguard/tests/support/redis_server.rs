@@ -237,6 +237,11 @@ impl RedisServer {
         server
     }
 
+    /// What it has logged so far.
+    pub(crate) fn log(&self) -> String {
+        std::fs::read_to_string(self.folder.path().join("log")).unwrap_or_default()
+    }
+
     /// Its port.
     pub(crate) fn port(&self) -> u16 {
         self.port

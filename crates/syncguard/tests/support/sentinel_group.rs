@@ -92,6 +92,18 @@ impl SentinelGroup {
     }
 }
 
+/// Says what the Sentinels did in a test that fails.
+impl Drop for SentinelGroup {
+    #[allow(clippy::print_stdout, reason = "part of the failure's report")]
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            for sentinel in &self.sentinels {
+                println!("Sentinel {}: {}", sentinel.port(), sentinel.log());
+            }
+        }
+    }
+}
+
 fn state(raw: &mut Resp, what: &str) -> String {
     format!("{:?}", raw.call(&["SENTINEL", what, "main"]))
 }

@@ -8,8 +8,10 @@ use super::super::term::{Address, Named};
 use super::asking::no_primary;
 use crate::text::error::Error;
 
-/// How long the word of Sentinels that have not answered is waited for once there is a primary.
+/// How long the word of Sentinels that have not answered is waited for once there is a primary that most of them name.
 const LAST_WORD: Duration = Duration::from_millis(50);
+/// The same, where fewer name it: the others may name another one.
+const DISPUTED: Duration = Duration::from_millis(500);
 
 /// What is found out while Sentinels answer, and the servers that they name. `S` is what a primary is reached by.
 pub(super) struct PrimarySearch<S> {
@@ -19,13 +21,24 @@ pub(super) struct PrimarySearch<S> {
     silent: usize,
     /// The latest epoch that was known before.
     known: u64,
-    /// Each address once, with its latest epoch.
-    named: Vec<Named>,
+    /// What most name counts though the server of a later epoch cannot be reached.
+    overrules: bool,
+    /// Each address once.
+    candidates: Vec<Candidate>,
     found: Vec<(Address, S)>,
     /// When the first of them was found.
     since: Option<Instant>,
     refusal: Option<Error>,
     last: Option<Error>,
+}
+
+struct Candidate {
+    /// With its latest epoch.
+    named: Named,
+    /// How many Sentinels name it.
+    votes: usize,
+    /// It could not be reached, or says that it is no primary.
+    is_dead: bool,
 }
 
 impl<S> PrimarySearch<S> {
@@ -35,7 +48,8 @@ impl<S> PrimarySearch<S> {
             said: 0,
             silent: sentinels,
             known: known.map_or(0, |known| known.epoch),
-            named: Vec::new(),
+            overrules: false,
+            candidates: Vec::new(),
             found: Vec::new(),
             since: None,
             refusal: None,
@@ -46,21 +60,26 @@ impl<S> PrimarySearch<S> {
     /// Notes what one Sentinel has answered. Gives an address that is to be tried.
     pub(super) fn said(&mut self, answer: Result<Named, Error>) -> Option<Address> {
         self.silent = self.silent.saturating_sub(1);
-        let now = match answer {
-            Ok(now) => now,
+        let named = match answer {
+            Ok(named) => named,
             Err(error) => {
                 self.failed(error);
                 return None;
             }
         };
         self.said += 1;
-        let mut named = self.named.iter_mut();
-        if let Some(known) = named.find(|named| named.address == now.address) {
-            known.epoch = known.epoch.max(now.epoch);
+        let mut candidates = self.candidates.iter_mut();
+        if let Some(known) = candidates.find(|known| known.named.address == named.address) {
+            known.named.epoch = known.named.epoch.max(named.epoch);
+            known.votes += 1;
             return None;
         }
-        let address = now.address.clone();
-        self.named.push(now);
+        let address = named.address.clone();
+        self.candidates.push(Candidate {
+            named,
+            votes: 1,
+            is_dead: false,
+        });
         Some(address)
     }
 
@@ -71,7 +90,13 @@ impl<S> PrimarySearch<S> {
                 self.found.push((address, primary));
                 self.since.get_or_insert_with(Instant::now);
             }
-            Err(error) => self.failed(error),
+            Err(error) => {
+                let mut candidates = self.candidates.iter_mut();
+                if let Some(tried) = candidates.find(|tried| tried.named.address == address) {
+                    tried.is_dead = true;
+                }
+                self.failed(error);
+            }
         }
     }
 
@@ -86,16 +111,28 @@ impl<S> PrimarySearch<S> {
 
     /// When to look at what there is, if there is something.
     pub(super) fn decides_at(&self) -> Option<Instant> {
-        Some(self.since? + LAST_WORD)
+        let is_agreed = self.candidates.iter().any(|each| self.has_most(each));
+        Some(self.since? + if is_agreed { LAST_WORD } else { DISPUTED })
     }
 
-    /// The primary, once it is clear which one that is: of the latest epoch of which anybody knows.
+    fn has_most(&self, candidate: &Candidate) -> bool {
+        candidate.votes > self.sentinels / 2
+    }
+
+    fn is_found(&self, candidate: &Candidate) -> bool {
+        let mut found = self.found.iter();
+        found.any(|(address, _)| *address == candidate.named.address)
+    }
+
+    /// The primary, once it is clear which one that is: of the latest epoch of which anybody knows, and of several in it the one that
+    /// most Sentinels name. Whoever searches finds the same one of those that as many name.
     pub(super) fn decided(&mut self) -> Option<(Named, S)> {
         let has_all = self.silent == 0;
         if !has_all && self.decides_at()? > Instant::now() {
             return None;
         }
-        let latest = self.named.iter().map(|named| named.epoch).max()?;
+        let epochs = self.candidates.iter().map(|each| each.named.epoch);
+        let latest = epochs.max()?;
         // Sentinels that have forgotten all, as after a restart in containers, count from the start again.
         let has_majority = has_all && self.said > self.sentinels / 2;
         let least = if has_majority {
@@ -103,14 +140,37 @@ impl<S> PrimarySearch<S> {
         } else {
             latest.max(self.known)
         };
-        let mut named = self.named.iter().filter(|named| named.epoch >= least);
-        let (place, named) = named.find_map(|named| {
-            let mut found = self.found.iter();
-            let place = found.position(|(address, _)| *address == named.address)?;
-            Some((place, named.clone()))
-        })?;
+        let is_late = self.decides_at().is_some_and(|at| at <= Instant::now());
+        let living = || self.candidates.iter().filter(|each| !each.is_dead);
+        let best = living()
+            .filter(|each| each.named.epoch >= least)
+            // Few name what is still being tried: a server that is silent holds nobody up.
+            .filter(|each| !is_late || self.has_most(each) || self.is_found(each))
+            .max_by(|a, b| a.rank().cmp(&b.rank()))
+            .or_else(|| living().find(|each| self.overrules && self.has_most(each)))?;
+        let named = best.named.clone();
+        let mut found = self.found.iter();
+        let place = found.position(|(address, _)| *address == named.address)?;
         let (_, primary) = self.found.swap_remove(place);
         Some((named, primary))
+    }
+
+    /// What keeps from a primary that was found and that most Sentinels name: the word of others that another server, which cannot be
+    /// reached, is the primary of a later epoch.
+    pub(super) fn dispute(&self) -> Option<&Named> {
+        let is_found =
+            |each: &&Candidate| self.found.iter().any(|(at, _)| *at == each.named.address);
+        let mut candidates = self.candidates.iter();
+        let named = candidates.find(|each| self.has_most(each) && is_found(each))?;
+        let latest = self.candidates.iter().max_by_key(|each| each.named.epoch)?;
+        let is_later = latest.is_dead && latest.named.epoch > named.named.epoch;
+        is_later.then_some(&latest.named)
+    }
+
+    /// The primary that most Sentinels name, though the server of a later epoch cannot be reached.
+    pub(super) fn overrule(&mut self) -> Option<(Named, S)> {
+        self.overrules = true;
+        self.decided()
     }
 
     /// Why there is none.
@@ -122,6 +182,12 @@ impl<S> PrimarySearch<S> {
         };
         let last = || self.last.map_or_else(no_primary, because);
         self.refusal.unwrap_or_else(last)
+    }
+}
+
+impl Candidate {
+    fn rank(&self) -> (u64, usize, &Address) {
+        (self.named.epoch, self.votes, &self.named.address)
     }
 }
 
@@ -169,10 +235,15 @@ mod tests {
     async fn who_says_nothing_is_not_waited_for() {
         let mut finding = finding(0);
         say(&mut finding, 1, 5);
-        let failed = finding.said(Err(no_primary()));
-        assert!(failed.is_none());
+        say(&mut finding, 1, 5);
         tokio::time::advance(LAST_WORD).await;
         assert_eq!(decided(&mut finding), Some(1));
+        // Nor are those without whom there is no majority.
+        let mut alone = self::finding(0);
+        say(&mut alone, 1, 5);
+        assert!(alone.said(Err(no_primary())).is_none());
+        tokio::time::advance(DISPUTED).await;
+        assert_eq!(decided(&mut alone), Some(1));
     }
 
     #[tokio::test(start_paused = true)]
@@ -218,5 +289,57 @@ mod tests {
         );
         finding.tried(address, Ok(2));
         assert_eq!(decided(&mut finding), Some(2));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn of_one_epoch_what_most_name_counts() {
+        for epoch in [0, 5] {
+            let mut finding = finding(0);
+            say(&mut finding, 2, epoch);
+            tokio::time::advance(LAST_WORD).await;
+            assert_eq!(decided(&mut finding), None, "others may name another");
+            let address = finding.said(Ok(named(1, epoch))).unwrap();
+            let _ = finding.said(Ok(named(1, epoch)));
+            assert_eq!(decided(&mut finding), None, "it is still being tried");
+            finding.tried(address, Ok(1));
+            assert_eq!(decided(&mut finding), Some(1));
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn all_who_search_find_the_same_of_two_that_as_many_name() {
+        for order in [[1, 2], [2, 1]] {
+            let mut finding = finding(0);
+            for port in order {
+                say(&mut finding, port, 0);
+            }
+            assert_eq!(decided(&mut finding), None, "the third may know better");
+            tokio::time::advance(DISPUTED).await;
+            assert_eq!(decided(&mut finding), Some(2));
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_later_epoch_gives_way_only_if_its_server_cannot_be_reached_and_most_name_another() {
+        let searched = |named_twice: bool, is_dead: bool| {
+            let mut finding = finding(0);
+            say(&mut finding, 1, 5);
+            let address = finding.said(Ok(named(2, 6))).unwrap();
+            match named_twice {
+                true => say(&mut finding, 1, 5),
+                false => assert!(finding.said(Err(no_primary())).is_none()),
+            }
+            if is_dead {
+                finding.tried(address, Err(no_primary()));
+            }
+            assert_eq!(decided(&mut finding), None, "a failover may be under way");
+            finding
+        };
+        let mut finding = searched(true, true);
+        assert_eq!(finding.dispute(), Some(&named(2, 6)));
+        let (found, reached) = finding.overrule().unwrap();
+        assert_eq!((found, reached), (named(1, 5), 1));
+        assert_eq!(searched(true, false).dispute(), None);
+        assert_eq!(searched(false, true).dispute(), None);
     }
 }

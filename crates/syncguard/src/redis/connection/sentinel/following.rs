@@ -1,14 +1,13 @@
 //! Hears from each Sentinel when it takes another server for the primary.
 //!
-//! From the first connection to a primary on, there is one to each Sentinel. It costs a `PING` in ten seconds, and is made again
-//! when it is lost. What a Sentinel says as soon as it is reached counts too, so nothing is missed in between.
+//! From the first connection to a primary on, there is one to each Sentinel. It is made anew every ten seconds, and when it is lost.
+//! What a Sentinel says as soon as it is reached counts too, so nothing is missed in between.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
 
-use redis::{cmd, parse_redis_value_async};
-use tokio::io::AsyncWriteExt;
+use redis::parse_redis_value_async;
 use tokio::time::{sleep, timeout};
 
 use super::super::limited::Limited;
@@ -18,17 +17,16 @@ use super::asking::{connect, is_news, named, named_and_followed};
 use super::set::SentinelSet;
 use crate::race::Race;
 use crate::random;
-use crate::redis::answer::lost;
 use crate::redis::error::driver_error;
 use crate::text::error::Error;
 
 /// The pause after a Sentinel could not be reached. It doubles with each further time.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
-/// How long nothing may be heard before the connection is tested, and how long the answer may take.
+/// How long nothing may be heard before a Sentinel is asked anew.
 const SILENCE: Duration = Duration::from_secs(10);
+/// How long the answer of one may take that may not be subscribed to, and how often it is asked.
 const ANSWER: Duration = Duration::from_secs(2);
-/// How often a Sentinel is asked that may not be subscribed to.
 const POLL: Duration = Duration::from_millis(500);
 
 /// Follows all Sentinels, for as long as that [matters](super::set::Followed) to anybody.
@@ -105,28 +103,19 @@ async fn listen(
     }
 }
 
-/// Reads what a Sentinel tells until that is of another primary under this name.
+/// Reads what a Sentinel tells until that is of another primary under this name, or it has told of nothing for a while: then it is
+/// asked anew, because it tells nobody that it was made to watch another server (`SENTINEL MONITOR`), and the connection may be gone.
 async fn until_news(stream: &mut Limited, name: &str) -> Result<(), Error> {
     let mut decoder = Default::default();
-    let mut is_tested = false;
     loop {
-        let limit = if is_tested { ANSWER } else { SILENCE };
-        match timeout(limit, parse_redis_value_async(&mut decoder, stream)).await {
-            Ok(message) => {
-                let message = message.map_err(|error| driver_error(&error, false))?;
-                stream.reply_is_complete();
-                is_tested = false;
-                if is_news(&message, name) {
-                    return Ok(());
-                }
-            }
-            Err(_) if is_tested => return Err(lost()),
-            Err(_) => {
-                is_tested = true;
-                let ping = cmd("PING").get_packed_command();
-                stream.write_all(&ping).await.map_err(|_| lost())?;
-                stream.flush().await.map_err(|_| lost())?;
-            }
+        let message = parse_redis_value_async(&mut decoder, stream);
+        let Ok(message) = timeout(random::scattered(SILENCE), message).await else {
+            return Ok(());
+        };
+        let message = message.map_err(|error| driver_error(&error, false))?;
+        stream.reply_is_complete();
+        if is_news(&message, name) {
+            return Ok(());
         }
     }
 }

@@ -80,14 +80,9 @@ impl Sentinels {
             });
         }
         let mut finding = PrimarySearch::new(self.0.set.nodes.len(), before.as_ref());
-        loop {
-            if let Some((named, stream)) = finding.decided() {
-                let is_primary = self.0.found(&named, before.as_ref());
-                // If not, a Sentinel has named another one meanwhile, and whoever needs a stream searches again.
-                return match is_primary {
-                    true => Ok(self.begin(named, stream)),
-                    false => Err(no_primary()),
-                };
+        let (named, stream) = loop {
+            if let Some(decided) = finding.decided() {
+                break decided;
             }
             let until = finding.decides_at().filter(|at| *at > Instant::now());
             let result = tokio::select! {
@@ -105,8 +100,24 @@ impl Sentinels {
                     });
                 }
                 Some(SentinelAnswer::Primary(address, stream)) => finding.tried(address, stream),
-                None => return Err(finding.error()),
+                None => match self.overruled(&mut finding) {
+                    Some(decided) => break decided,
+                    None => return Err(finding.error()),
+                },
             }
+        };
+        match self.0.found(&named, before.as_ref()) {
+            true => Ok(self.begin(named, stream)),
+            // A Sentinel has named another one meanwhile, and whoever needs a stream searches again.
+            false => Err(no_primary()),
+        }
+    }
+
+    /// What most Sentinels name, if all are asked and others have named a server for long that cannot be reached.
+    fn overruled(&self, finding: &mut PrimarySearch<Limited>) -> Option<(Named, Limited)> {
+        match self.0.overrules(finding.dispute()?) {
+            true => finding.overrule(),
+            false => None,
         }
     }
 

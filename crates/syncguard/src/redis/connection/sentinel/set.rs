@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::time::Duration;
 
 use tokio::sync::watch;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use super::super::session::late;
 use super::super::term::{Address, Named};
@@ -16,6 +16,10 @@ use crate::mutex::lock;
 use crate::redis::config::{RedisConfig, RedisSentinel};
 use crate::redis::switches::Switches;
 use crate::text::error::Error;
+
+/// How long Sentinels may disagree before what most of them name counts more than a later epoch. They tell each other every two
+/// seconds, and until then the server that most name may be a former primary that has come back empty.
+const AGREEMENT: Duration = Duration::from_secs(10);
 
 /// The Sentinels of a set, and what they say.
 pub(super) struct SentinelSet {
@@ -32,6 +36,8 @@ pub(super) struct SentinelSet {
     pub(super) is_asked: AtomicBool,
     /// What each has told last: to the first who searched, of itself, or when somebody doubted.
     answers: Mutex<HashMap<Address, Named>>,
+    /// What some name that cannot be reached, while most name another server, and since when.
+    dispute: Mutex<Option<(Named, Instant)>>,
 }
 
 /// Once there was a connection, Sentinels are followed for as long as somebody has this.
@@ -50,6 +56,7 @@ impl SentinelSet {
             is_followed: AtomicBool::new(false),
             is_asked: AtomicBool::new(false),
             answers: Mutex::default(),
+            dispute: Mutex::default(),
         }
     }
 
@@ -107,6 +114,7 @@ impl SentinelSet {
         };
         self.settle_if(now, |known| match known {
             Some(known) if known.address == now.address => now.epoch > known.epoch,
+            Some(_) if self.is_overruled(now) => false,
             Some(known) => {
                 now.epoch > known.epoch || has_changed && (now.epoch == known.epoch || is_latest)
             }
@@ -127,6 +135,22 @@ impl SentinelSet {
         is_primary
     }
 
+    /// Whether what most Sentinels name counts, though `latest` is of a later epoch: its server cannot be reached, and they have not
+    /// agreed for long.
+    pub(super) fn overrules(&self, latest: &Named) -> bool {
+        let mut dispute = lock(&self.dispute);
+        let is_known = dispute.as_ref().is_some_and(|(named, _)| named == latest);
+        if !is_known {
+            *dispute = Some((latest.clone(), Instant::now()));
+        }
+        has_lasted(&dispute)
+    }
+
+    fn is_overruled(&self, now: &Named) -> bool {
+        let dispute = lock(&self.dispute);
+        dispute.as_ref().is_some_and(|(named, _)| named == now) && has_lasted(&dispute)
+    }
+
     /// From now on, that is the primary, and connections to another one end: if it is to count beside what is known.
     fn settle_if(&self, now: &Named, counts: impl FnOnce(Option<&Named>) -> bool) {
         let mut is_switch = false;
@@ -144,6 +168,12 @@ impl SentinelSet {
             self.switches.tell();
         }
     }
+}
+
+fn has_lasted(dispute: &Option<(Named, Instant)>) -> bool {
+    dispute
+        .as_ref()
+        .is_some_and(|(_, since)| since.elapsed() >= AGREEMENT)
 }
 
 #[cfg(test)]

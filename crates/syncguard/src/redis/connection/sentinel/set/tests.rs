@@ -120,3 +120,24 @@ fn a_search_does_not_go_back_behind_what_was_told_meanwhile() {
         assert_eq!(sentinels.known(), Some(named(1, 0)));
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn what_was_overruled_is_no_news() {
+    let sentinels = sentinels();
+    let (living, dead) = (named(1, 5), named(2, 6));
+    sentinels.settle(&living);
+    sentinels.tell(3, 2, 6);
+    assert_eq!(sentinels.known(), Some(dead.clone()));
+    assert!(!sentinels.overrules(&dead), "a failover may be under way");
+    tokio::time::advance(AGREEMENT).await;
+    // Another one is another dispute.
+    assert!(!sentinels.overrules(&named(2, 7)));
+    assert!(!sentinels.overrules(&dead));
+    tokio::time::advance(AGREEMENT).await;
+    assert!(sentinels.overrules(&dead));
+    assert!(sentinels.found(&living, Some(&dead)));
+    sentinels.tell(3, 2, 6);
+    assert_eq!(sentinels.known(), Some(living));
+    sentinels.tell(3, 2, 7);
+    assert_eq!(sentinels.known(), Some(named(2, 7)));
+}
