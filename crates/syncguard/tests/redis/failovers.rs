@@ -6,7 +6,7 @@ use std::time::Duration;
 use syncguard::redis::{RedisBackend, RedisConfig};
 use syncguard::{Backend, LockOptions, lock};
 
-use crate::support::failover::{Make, held, watched};
+use crate::support::failover::{Make, Seen, held, no_lock_had_two, watched};
 use crate::support::locks::{eventually, key};
 use crate::support::redis_server::RedisServer;
 use crate::support::sentinel_group::SentinelGroup;
@@ -38,27 +38,41 @@ const AT_ONCE: &str = "repl-diskless-sync-delay 0";
 /// The default of Redis, in seconds.
 const DELAYED: &str = "repl-diskless-sync-delay 5";
 
+/// How often a test begins anew.
+const TRIES: usize = 5;
+
+/// What is seen of a failover of groups with these settings. On a busy machine a server may be silent for the half second that Sentinels
+/// give it. Then they fail over again, to one that has just come back empty, and no client can know better: such a run says nothing.
+async fn seen(settings: &[&str], fail: impl Fn(&mut SentinelGroup)) -> Vec<Seen> {
+    for _ in 0..TRIES {
+        let mut group = SentinelGroup::start(2, settings);
+        let all = watched(make(&group), &[0, 1, 2], || fail(&mut group)).await;
+        if group.failovers() == 1 {
+            no_lock_had_two(&all, OVERLAP);
+            return all;
+        }
+    }
+    panic!("the Sentinels fail over again and again");
+}
+
 async fn a_planned_failover_gives_no_lock_to_two() {
-    let group = SentinelGroup::start(2, &[AT_ONCE]);
-    let all = watched(make(&group), &[0, 1, 2], OVERLAP, || group.fail_over()).await;
+    let all = seen(&[AT_ONCE], |group| group.fail_over()).await;
     // The new primary knows it, and is told of it at once.
     assert_eq!(all[0].lost, None, "{all:?}");
 }
 
 async fn a_planned_failover_gives_no_lock_to_two_where_replicas_come_late() {
-    let group = SentinelGroup::start(2, &[DELAYED]);
-    let all = watched(make(&group), &[0, 1, 2], OVERLAP, || group.fail_over()).await;
+    let all = seen(&[DELAYED], |group| group.fail_over()).await;
     assert_eq!(all[0].lost, None, "{all:?}");
 }
 
 async fn a_planned_failover_gives_no_lock_to_two_where_primaries_need_replicas() {
-    let group = SentinelGroup::start(2, &[AT_ONCE, "min-replicas-to-write 1"]);
-    watched(make(&group), &[0, 1, 2], OVERLAP, || group.fail_over()).await;
+    let settings = [AT_ONCE, "min-replicas-to-write 1"];
+    seen(&settings, |group| group.fail_over()).await;
 }
 
 async fn a_primary_that_is_killed_gives_no_lock_to_two() {
-    let mut group = SentinelGroup::start(2, &[AT_ONCE]);
-    watched(make(&group), &[0, 1, 2], OVERLAP, || group.lose_primary()).await;
+    seen(&[AT_ONCE], SentinelGroup::lose_primary).await;
 }
 
 /// The connections of a backend that a server has.

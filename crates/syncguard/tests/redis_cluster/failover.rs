@@ -8,7 +8,7 @@ use syncguard::{AutoExtend, Backend, ErrorKind, LockOptions, lock};
 
 use crate::stage::{backend, backend_with, name_on, pair, slot_of, until_it_works};
 use crate::support::attempts::Attempts as _;
-use crate::support::failover::{Make, watched};
+use crate::support::failover::{Make, no_lock_had_two, watched};
 use crate::support::locks::{acquire, eventually, key, ttl};
 use crate::support::redis_cluster::RedisCluster;
 use crate::support::redis_server::{RedisServer, Version};
@@ -248,7 +248,8 @@ async fn a_failover_on_purpose_gives_no_lock_to_two() {
     let cluster = RedisCluster::start();
     let (make, slot) = on_the_first(&cluster);
     let fail = || cluster.fail_over(RedisCluster::replica_of(0), slot);
-    let all = watched(make, &[0, 1], OVERLAP, fail).await;
+    let all = watched(make, &[0, 1], fail).await;
+    no_lock_had_two(&all, OVERLAP);
     assert_eq!(all[0].lost, None, "{all:?}");
 }
 
@@ -263,7 +264,7 @@ async fn a_primary_that_is_killed_gives_no_lock_to_two() {
         });
         cluster.nodes[0].restart();
     };
-    watched(make, &[0, 1], OVERLAP, fail).await;
+    no_lock_had_two(&watched(make, &[0, 1], fail).await, OVERLAP);
 }
 
 async fn holders_hear_of_a_failover_at_once() {

@@ -69,6 +69,17 @@ impl SentinelGroup {
         servers.position(|server| server.port().to_string() == port)
     }
 
+    /// How often its Sentinels have failed over.
+    pub(crate) fn failovers(&self) -> u64 {
+        let epochs = self.sentinels.iter().map(|sentinel| {
+            let about = sentinel.connect().call(&["SENTINEL", "MASTER", "main"]);
+            let mut pairs = about.list().chunks(2);
+            let epoch = pairs.find(|pair| pair[0].text() == "config-epoch");
+            epoch.unwrap()[1].text().parse::<u64>().unwrap()
+        });
+        epochs.max().unwrap()
+    }
+
     /// Fails over although all is well. Comes back once a Sentinel names another primary.
     pub(crate) fn fail_over(&self) {
         let mut raw = self.sentinels[0].connect();
