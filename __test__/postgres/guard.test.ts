@@ -253,6 +253,43 @@ test("a leader guards what it writes in its term, and not after it", async () =>
   expect(refused).toMatchObject([{ code: "LockLost" }]);
 });
 
+describe("guardFailed()", () => {
+  /** What a client throws for a statement. */
+  const thrown = async (text: string, values: string[] = []): Promise<unknown> =>
+    await sql.unsafe(text, values).then(
+      () => expect.unreachable(),
+      (error: unknown) => error,
+    );
+
+  test("is true for a guard that has refused, however the error is wrapped, and tells the holder", async () => {
+    const stale = await overtaken(newKey());
+    const { text, values } = stale.guardQuery();
+    const wrapped = new Error("a query failed", {
+      cause: { meta: { driver: await thrown(text, values) } },
+    });
+    expect(stale.signal.aborted).toBe(false);
+    expect(await stale.guardFailed(wrapped)).toBe(true);
+    expect(stale.signal.reason).toMatchObject({ code: "LockLost" });
+  });
+
+  test("is false for any other error, also of the same SQLSTATE, or that quotes the statement", async () => {
+    const held = await backend.lock(newKey());
+    const { text } = held.guardQuery();
+    const circle: Record<string, unknown> = { code: "22P02" };
+    circle.itself = circle;
+    const others = [
+      await thrown("SELECT 'x'::int"),
+      Object.assign(new Error("the connection was lost"), { code: "ECONNRESET", sql: text }),
+      circle,
+      "22P02",
+      undefined,
+    ];
+    for (const other of others) expect(await held.guardFailed(other)).toBe(false);
+    expect(held.signal.aborted).toBe(false);
+    await held.release();
+  });
+});
+
 describe("with savepoints", () => {
   /** What has been written as `id`. */
   const written = async (id: string): Promise<number> =>

@@ -114,6 +114,7 @@ expectTypeOf<LockDocument["fence"]>().toBeString();
 // Guards: where the store can check the holder.
 declare const heldInPostgres: HeldLock<PostgresCapabilities>;
 expectTypeOf(heldInPostgres.guard).parameters.toEqualTypeOf<[tx: PostgresTransaction]>();
+expectTypeOf(heldInPostgres.guardFailed(new Error())).toEqualTypeOf<Promise<boolean>>();
 expectTypeOf(heldInPostgres.guardQuery()).toEqualTypeOf<{ text: string; values: string[] }>();
 expectTypeOf<HeldLocks<PostgresCapabilities>>().toExtend<PostgresGuard>();
 expectTypeOf<LocksHandle<PostgresCapabilities>>().toExtend<PostgresGuard>();

@@ -49,7 +49,12 @@ export function guarding(store: Store): StoreMembersOf {
       };
     };
     const check = both(() => store.check(lease.lockIds));
-    const guard: PostgresGuard = { guard: check.run, guardQuery: check.query };
+    const guardFailed = async (error: unknown): Promise<boolean> => {
+      const refusal = refusalIn(error);
+      if (refusal !== undefined) await judged(refusal, lease, direct);
+      return refusal !== undefined;
+    };
+    const guard: PostgresGuard = { guard: check.run, guardQuery: check.query, guardFailed };
     const { due } = lease;
     if (due === undefined) return guard;
     const storing = both(() => {
@@ -70,6 +75,39 @@ async function stop(run: Run): Promise<void> {
 
 /** The SQLSTATE with which a guard fails by itself. */
 const NOT_HELD = "22P02";
+
+/** How deep in an error that of the server may be, and of how many objects all of it may be made. */
+const DEPTH = 5;
+const OBJECTS = 100;
+
+/**
+ * The server's error of a guard that refused, in that of any client: the object that has its SQLSTATE, and its words. A statement that
+ * failed for another reason may be quoted in the error as well, so its words alone mean nothing.
+ */
+function refusalIn(error: unknown): { code: string; message: string } | undefined {
+  let layer = [error];
+  const seen = new Set<unknown>();
+  for (let depth = 0; depth < DEPTH; depth += 1) {
+    const next: unknown[] = [];
+    for (const each of layer) {
+      if (typeof each !== "object" || each === null || seen.has(each)) continue;
+      if (seen.add(each).size > OBJECTS) return undefined;
+      // The message and the cause of an error are not enumerable.
+      const values = Object.getOwnPropertyNames(each).map((name) => (each as Fields)[name]);
+      const message = values.find(isRefusal);
+      if (values.includes(NOT_HELD) && message !== undefined) return { code: NOT_HELD, message };
+      next.push(...values);
+    }
+    layer = next;
+  }
+  return undefined;
+}
+
+type Fields = Readonly<Record<string, unknown>>;
+
+function isRefusal(text: unknown): text is string {
+  return typeof text === "string" && addon().checkFailure(NOT_HELD, text) !== null;
+}
 
 const WANTED =
   "tx must be a transaction of postgres.js, or a pg Client or PoolClient after its BEGIN; for other clients there is guardQuery()";

@@ -46,6 +46,28 @@ export interface PostgresGuard {
    * ```
    */
   readonly guardQuery: () => GuardQuery;
+  /**
+   * Whether an error that your client threw is that of a guard that refused: the server's error is found in those of Prisma, Drizzle,
+   * Kysely, Knex and TypeORM. If so, the store is asked for the lock, and `signal` is aborted if the lock is gone.
+   *
+   * @param error - what was thrown by your transaction
+   * @example
+   * ```ts
+   * import { createPostgresBackend } from "syncguard/postgres";
+   *
+   * declare const transaction: (text: string, values: string[]) => Promise<void>;
+   * const backend = createPostgresBackend("postgres://app:secret@localhost/app");
+   * await using held = await backend.lock("account:1");
+   * const { text, values } = held.guardQuery();
+   * try {
+   *   await transaction(text, values);
+   * } catch (error) {
+   *   if (!(await held.guardFailed(error))) throw error;
+   *   console.log("somebody else has taken over", held.signal.reason);
+   * }
+   * ```
+   */
+  readonly guardFailed: (error: unknown) => Promise<boolean>;
 }
 
 /** What the lock of `once()` in PostgreSQL can do besides. The functions need no `this` and may be destructured. */

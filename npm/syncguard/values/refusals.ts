@@ -21,6 +21,10 @@ export class Refusals {
     throw invalid("guardQuery() is for locks in PostgreSQL");
   }
 
+  async guardFailed(): Promise<never> {
+    throw invalid("guardFailed() is for locks in PostgreSQL");
+  }
+
   /** With the time at which the lock ends, and not the getter that tells it. */
   [INSPECT](): object {
     const members = Object.getOwnPropertyDescriptors(this) as PropertyDescriptorMap;
