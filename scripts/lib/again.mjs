@@ -8,7 +8,6 @@ export const MOST = 5;
 const UNSAFE = [
   /(?<!\b0 )\bviolations?\b/i,
   /\btwo (holders|have held|hold)\b/i,
-  /\bgranted_twice: [1-9]/,
   /\blost writes?\b/i,
   /panicked at crates\/[\w-]+\/src\/(?!(?:[\w/]+\/)?(?:\w+_)?tests?(?:\.rs|\/))/,
   /the native core panicked/,

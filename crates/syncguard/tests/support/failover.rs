@@ -202,7 +202,7 @@ pub(crate) fn no_lock_had_two(all: &[Seen], overlap: Duration) {
             assert!(is_one, "two have held it: {seen:?}");
         }
         // The former primary would have extended them for ten seconds.
-        assert!(seen.overlap < overlap, "{seen:?}");
+        assert!(seen.overlap < overlap, "told too late: {seen:?}");
     }
 }
 

@@ -8,7 +8,8 @@ use super::super::term::{Address, Named};
 use super::asking::no_primary;
 use crate::text::error::Error;
 
-/// How long the word of Sentinels that have not answered is waited for once there is a primary that most of them name.
+/// How long the word of Sentinels that have not answered is waited for once there is a primary that most of them name, or that is of a
+/// later epoch than what is known: in a failover, the Sentinel that leads it is the first to name the new one.
 const LAST_WORD: Duration = Duration::from_millis(50);
 /// The same, where fewer name it: the others may name another one.
 const DISPUTED: Duration = Duration::from_millis(500);
@@ -20,7 +21,7 @@ pub(super) struct PrimarySearch<S> {
     said: usize,
     silent: usize,
     /// The latest epoch that was known before.
-    known: u64,
+    known: Option<u64>,
     /// What most name counts though the server of a later epoch cannot be reached.
     overrules: bool,
     /// Each address once.
@@ -47,7 +48,7 @@ impl<S> PrimarySearch<S> {
             sentinels,
             said: 0,
             silent: sentinels,
-            known: known.map_or(0, |known| known.epoch),
+            known: known.map(|known| known.epoch),
             overrules: false,
             candidates: Vec::new(),
             found: Vec::new(),
@@ -111,8 +112,10 @@ impl<S> PrimarySearch<S> {
 
     /// When to look at what there is, if there is something.
     pub(super) fn decides_at(&self) -> Option<Instant> {
-        let is_agreed = self.candidates.iter().any(|each| self.has_most(each));
-        Some(self.since? + if is_agreed { LAST_WORD } else { DISPUTED })
+        let is_news = |each: &Candidate| self.known.is_some_and(|known| each.named.epoch > known);
+        let mut candidates = self.candidates.iter();
+        let is_clear = candidates.any(|each| self.has_most(each) || is_news(each));
+        Some(self.since? + if is_clear { LAST_WORD } else { DISPUTED })
     }
 
     fn has_most(&self, candidate: &Candidate) -> bool {
@@ -138,7 +141,7 @@ impl<S> PrimarySearch<S> {
         let least = if has_majority {
             latest
         } else {
-            latest.max(self.known)
+            latest.max(self.known.unwrap_or_default())
         };
         let is_late = self.decides_at().is_some_and(|at| at <= Instant::now());
         let living = || self.candidates.iter().filter(|each| !each.is_dead);
@@ -206,6 +209,10 @@ mod tests {
         PrimarySearch::new(3, Some(&named(9, known)))
     }
 
+    fn first_finding() -> PrimarySearch<u16> {
+        PrimarySearch::new(3, None)
+    }
+
     /// What was decided, as the port that was named and what it was reached by.
     fn decided(finding: &mut PrimarySearch<u16>) -> Option<u16> {
         finding.decided().map(|(named, primary)| {
@@ -239,11 +246,14 @@ mod tests {
         tokio::time::advance(LAST_WORD).await;
         assert_eq!(decided(&mut finding), Some(1));
         // Nor are those without whom there is no majority.
-        let mut alone = self::finding(0);
-        say(&mut alone, 1, 5);
-        assert!(alone.said(Err(no_primary())).is_none());
-        tokio::time::advance(DISPUTED).await;
-        assert_eq!(decided(&mut alone), Some(1));
+        for (mut alone, wait) in [(self::finding(0), LAST_WORD), (first_finding(), DISPUTED)] {
+            say(&mut alone, 1, 5);
+            assert!(alone.said(Err(no_primary())).is_none());
+            tokio::time::advance(wait - Duration::from_millis(1)).await;
+            assert_eq!(decided(&mut alone), None);
+            tokio::time::advance(Duration::from_millis(1)).await;
+            assert_eq!(decided(&mut alone), Some(1));
+        }
     }
 
     #[tokio::test(start_paused = true)]
@@ -294,7 +304,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn of_one_epoch_what_most_name_counts() {
         for epoch in [0, 5] {
-            let mut finding = finding(0);
+            let mut finding = first_finding();
             say(&mut finding, 2, epoch);
             tokio::time::advance(LAST_WORD).await;
             assert_eq!(decided(&mut finding), None, "others may name another");
@@ -309,7 +319,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn all_who_search_find_the_same_of_two_that_as_many_name() {
         for order in [[1, 2], [2, 1]] {
-            let mut finding = finding(0);
+            let mut finding = first_finding();
             for port in order {
                 say(&mut finding, port, 0);
             }
@@ -322,7 +332,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_later_epoch_gives_way_only_if_its_server_cannot_be_reached_and_most_name_another() {
         let searched = |named_twice: bool, is_dead: bool| {
-            let mut finding = finding(0);
+            let mut finding = first_finding();
             say(&mut finding, 1, 5);
             let address = finding.said(Ok(named(2, 6))).unwrap();
             match named_twice {
