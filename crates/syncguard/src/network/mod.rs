@@ -10,5 +10,7 @@ pub(crate) mod keepalive;
 pub(crate) mod loaded;
 pub(crate) mod login;
 pub(crate) mod shared;
+#[cfg(any(feature = "postgres", feature = "redis"))]
+pub(crate) mod switches;
 #[cfg(feature = "network")]
 pub(crate) mod tls;

@@ -74,7 +74,7 @@
 //! ioredis' `keyPrefix`). Libraries that share a store through such clients exclude each other. Our index
 //! entries hold the lock's name with that prefix; entries of a library that leaves it out are understood too.
 
-// Files depend in one direction, without circles: names, plan, callers, reply, answer, switches and settings; connection/ (socket, stream, term,
+// Files depend in one direction, without circles: names, plan, callers, reply, answer and settings; connection/ (socket, stream, term,
 // limited, connect, session, sentinel/, target, pipeline, reading, link, script_connection, cluster/); wakeups/; transport/;
 // backend; operations/.
 mod answer;
@@ -92,11 +92,11 @@ mod operations;
 mod plan;
 mod replication;
 mod reply;
-mod switches;
 mod transport;
 mod url;
 mod wakeups;
 
+pub use crate::network::switches::SwitchListener;
 pub use backend::RedisBackend;
 pub use config::{RedisCluster, RedisConfig, RedisLocks, RedisSentinel, RedisServer};
 pub use connection::tls::RedisTls;
@@ -109,6 +109,5 @@ pub use operations::{
 };
 pub use plan::{Plan, Script};
 pub use reply::Reply;
-pub use switches::SwitchListener;
 pub use transport::Transport;
 pub use transport::shared::RedisConnection;

@@ -13,9 +13,9 @@ use super::sentinel::{Followed, Sentinels};
 use super::session::{late, ready};
 use super::tls::TlsContext;
 use crate::mutex::lock;
+use crate::network::switches::Switches;
 use crate::redis::config::{RedisConfig, RedisServer};
 use crate::redis::error::{Cause, to_error};
-use crate::redis::switches::Switches;
 use crate::text::error::Error;
 
 /// How much time passes at least between two questions whether a server is still the primary.

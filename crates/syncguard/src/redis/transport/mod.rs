@@ -11,8 +11,8 @@ use async_trait::async_trait;
 
 use super::plan::Plan;
 use super::reply::Reply;
-use super::switches::SwitchListener;
 use crate::network::event_loop::Lane;
+use crate::network::switches::SwitchListener;
 use crate::text::error::Error;
 use crate::waiting::wakeups::Watch;
 

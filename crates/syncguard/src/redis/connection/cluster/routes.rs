@@ -16,6 +16,7 @@ use super::topology::{Address, Range, fetch};
 use crate::mutex::lock;
 use crate::network::event_loop::EventLoop;
 use crate::network::event_loop::Lane;
+use crate::network::switches::Switches;
 use crate::race::Race;
 use crate::random;
 use crate::redis::config::{RedisCluster, RedisConfig};
@@ -24,7 +25,6 @@ use crate::redis::connection::script_connection::{Connections, PATIENCE, lane_of
 use crate::redis::connection::target::Target;
 use crate::redis::error::{Cause, to_error};
 use crate::redis::hash_slots::HASH_SLOTS;
-use crate::redis::switches::Switches;
 use crate::text::error::Error;
 
 /// How long a node that was a primary may take to answer what it was sent.

@@ -13,8 +13,8 @@ use super::super::term::{Address, Named};
 use super::super::tls::TlsContext;
 use super::asking;
 use crate::mutex::lock;
+use crate::network::switches::Switches;
 use crate::redis::config::{RedisConfig, RedisSentinel};
-use crate::redis::switches::Switches;
 use crate::text::error::Error;
 
 /// How long Sentinels may disagree before what most of them name counts more than a later epoch. They tell each other every two

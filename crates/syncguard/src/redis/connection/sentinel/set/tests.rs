@@ -2,7 +2,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 
 use super::*;
-use crate::redis::switches::SwitchListener;
+use crate::network::switches::SwitchListener;
 
 fn named(port: u16, epoch: u64) -> Named {
     Named {

@@ -9,17 +9,17 @@ pub type SwitchListener = dyn Fn() + Send + Sync;
 
 /// Those who want to be told.
 #[derive(Default)]
-pub(super) struct Switches(Mutex<Vec<Weak<SwitchListener>>>);
+pub(crate) struct Switches(Mutex<Vec<Weak<SwitchListener>>>);
 
 impl Switches {
     /// Tells `listener` for as long as it lives.
-    pub(super) fn add(&self, listener: Weak<SwitchListener>) {
+    pub(crate) fn add(&self, listener: Weak<SwitchListener>) {
         let mut listeners = lock(&self.0);
         listeners.retain(|known| known.strong_count() > 0);
         listeners.push(listener);
     }
 
-    pub(super) fn tell(&self) {
+    pub(crate) fn tell(&self) {
         let listeners = lock(&self.0).clone();
         for listener in listeners.iter().filter_map(Weak::upgrade) {
             listener();
