@@ -1,5 +1,6 @@
 //! The backend: runs each operation's plan and gives its outcome.
 
+use std::fmt;
 use std::slice;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -36,6 +37,7 @@ use crate::asking::request::{Extension, Finish, Operation, runs_no_scripts};
 use crate::background::backend::{Backend, Capabilities, DEFAULT_OPERATION_TIMEOUT};
 use crate::background::work::Work;
 use crate::network::shared::Borrowed;
+use crate::network::switches::SwitchListener;
 use crate::text::error::Error;
 use crate::values::batch::Batch;
 use crate::values::claim::Claim;
@@ -124,7 +126,6 @@ impl Executor {
 }
 
 /// Locks in PostgreSQL.
-#[derive(Debug)]
 pub struct PostgresBackend {
     pub(super) executor: Borrowed<Executor>,
     pub(super) operations: Operations,
@@ -132,6 +133,8 @@ pub struct PostgresBackend {
     /// Set once the table of locks has turned out to have no column for labels.
     pub(super) unlabelled: AtomicBool,
     work: Work,
+    /// Asks after what is held when another server may keep it.
+    _on_switch: Arc<SwitchListener>,
 }
 
 impl PostgresBackend {
@@ -164,6 +167,9 @@ impl PostgresBackend {
         let runner = StatementRunner::new(connections, tables, options.creates_tables);
         let runner = Arc::new(runner);
         let work = Work::default();
+        let on_switch: Arc<SwitchListener> = Arc::new(work.asking_after_all());
+        let transport = &runner.connections.transport;
+        transport.on_switch(Arc::downgrade(&on_switch));
         let groups = || (work.clone(), Arc::clone(&runner), limit);
         let acquisitions = Groups::new(groups(), Acquisitions::new(tables));
         let releases = Groups::new(groups(), Releases::new(tables, options.durable_releases));
@@ -179,6 +185,7 @@ impl PostgresBackend {
             options,
             unlabelled: AtomicBool::new(false),
             work,
+            _on_switch: on_switch,
         }
     }
 
@@ -376,6 +383,15 @@ impl PostgresBackend {
         let executor = self.executor.get()?;
         let transport = executor.runner.connections.transport.as_ref();
         Ok(vec![facts::facts(transport, &self.options.tables).await?])
+    }
+}
+
+impl fmt::Debug for PostgresBackend {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PostgresBackend")
+            .field("executor", &self.executor)
+            .field("options", &self.options)
+            .finish_non_exhaustive()
     }
 }
 

@@ -4,7 +4,7 @@ use std::error::Error as StdError;
 use std::io;
 
 use deadpool::managed::PoolError;
-use tokio_postgres::error::{Severity, SqlState};
+use tokio_postgres::error::{DbError, Severity, SqlState};
 
 use super::config::Host;
 use super::connection::arrivals::SessionEnd;
@@ -223,6 +223,12 @@ impl Failure {
             Some((failure, _)) => failure,
             None => Self::to_reach(fault_of_connecting(&error, None), "the pool", error),
         }
+    }
+
+    /// Whether the server, or a pooler, has said with `error` that it ends the session.
+    pub(super) fn ends_session(error: &tokio_postgres::Error) -> bool {
+        let severity = error.as_db_error().map(DbError::parsed_severity);
+        severity.is_some_and(|severity| severity != Some(Severity::Error))
     }
 
     /// Whether the session may serve another statement after `error`.

@@ -67,6 +67,7 @@ mod url;
 mod url_names;
 mod wakeups;
 
+pub use crate::network::switches::SwitchListener;
 pub use backend::{PostgresBackend, PostgresOptions};
 pub use config::{
     ChannelBinding, Host, Password, Pem, PostgresConfig, SessionAttrs, SslMode, TcpSettings, Tls,

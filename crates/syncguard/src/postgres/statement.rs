@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::{Arc, LazyLock, Mutex};
+use std::sync::{Arc, LazyLock, Mutex, Weak};
 
 use async_trait::async_trait;
 
@@ -14,6 +14,7 @@ use super::tables::Tables;
 use super::wakeups::notify;
 use crate::asking::sending::Sending;
 use crate::mutex::lock;
+use crate::network::switches::SwitchListener;
 
 /// One statement for given tables. Each operation declares its own.
 #[derive(Clone)]
@@ -190,6 +191,12 @@ pub trait Transport: fmt::Debug + Send + Sync + 'static {
     /// How many statements it can run at a time, before further ones have to wait; `None` if that is unknown.
     fn connections(&self) -> Option<usize> {
         None
+    }
+
+    /// Calls `listener`, for as long as it lives, each time that another server may keep the locks from now on: another host has
+    /// become the primary, or a connection that was lost has been made again.
+    fn on_switch(&self, listener: Weak<SwitchListener>) {
+        let _ = listener;
     }
 
     /// Runs several statements without parameters as one transaction.

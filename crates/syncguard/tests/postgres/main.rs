@@ -27,6 +27,7 @@ mod listening;
 mod load;
 mod lost;
 mod mediator;
+mod moved;
 mod once;
 mod promotion;
 mod quota;
@@ -65,6 +66,7 @@ fn main() -> ExitCode {
         ("limits", limits::TESTS),
         ("listening", listening::TESTS),
         ("lost", lost::TESTS),
+        ("moved", moved::TESTS),
         ("once", once::TESTS),
         ("promotion", promotion::TESTS),
         ("quota", quota::TESTS),

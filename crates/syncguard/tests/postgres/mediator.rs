@@ -1,6 +1,6 @@
 //! A TCP proxy that does to connections what networks, poolers and bad servers do.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU16, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use syncguard::postgres::{Host, PostgresConfig};
@@ -38,6 +38,8 @@ pub(crate) struct Mediator {
 /// What all connections share.
 #[derive(Default)]
 struct All {
+    /// Where new connections lead.
+    server_port: AtomicU16,
     /// What happens to connections that are open, one for each.
     open: Mutex<Vec<watch::Sender<Forwarding>>>,
     accepted: AtomicUsize,
@@ -53,13 +55,17 @@ impl Mediator {
     pub(crate) async fn start(server_port: u16) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
-        let all: Arc<All> = Arc::default();
+        let all = Arc::new(All {
+            server_port: AtomicU16::new(server_port),
+            ..All::default()
+        });
         let mut tasks = JoinSet::new();
         let shared = Arc::clone(&all);
         tasks.spawn(async move {
             let mut pumps = JoinSet::new();
             while let Ok((client, _)) = listener.accept().await {
                 shared.accepted.fetch_add(1, Ordering::Relaxed);
+                let server_port = shared.server_port.load(Ordering::Relaxed);
                 let Ok(server) = TcpStream::connect(("127.0.0.1", server_port)).await else {
                     continue;
                 };
@@ -95,6 +101,11 @@ impl Mediator {
         for connection in self.all.open.lock().unwrap().iter() {
             connection.send_replace(fate);
         }
+    }
+
+    /// Another server is behind it for the connections that are made from now on.
+    pub(crate) fn lead_to(&self, server_port: u16) {
+        self.all.server_port.store(server_port, Ordering::Relaxed);
     }
 
     /// How many connections there have been.

@@ -363,6 +363,11 @@ impl PgBouncer {
         });
     }
 
+    /// What it has written into its log.
+    pub(crate) fn log(&self) -> String {
+        fs::read_to_string(self.folder.path().join("log")).unwrap()
+    }
+
     /// Ends it at once, with all connections.
     pub(crate) fn stop(&self) {
         if let Some(mut process) = self.process.lock().unwrap().take() {

@@ -14,6 +14,7 @@ use tokio_postgres::types::{ToSql, Type};
 
 use super::arrivals::Arrivals;
 use super::era::{ERA, Era};
+use super::losses::Losses;
 use super::primaries::Primaries;
 use super::session::{self, Session, Silences};
 use super::stream::SessionStream;
@@ -80,6 +81,7 @@ pub(in crate::postgres) struct Connector {
     pub(super) config: PostgresConfig,
     operation_timeout: Duration,
     silences: Silences,
+    losses: Arc<Losses>,
     /// `None` unless there are several hosts, of which one is to accept writes.
     primaries: Option<Primaries>,
     /// The index of the host to try first: the one that answered last.
@@ -110,6 +112,7 @@ impl Connector {
             config,
             operation_timeout,
             silences: Silences::default(),
+            losses: Arc::default(),
             primaries,
             first: AtomicUsize::new(0),
             is_failing: AtomicBool::new(false),
@@ -133,6 +136,10 @@ impl Connector {
 
     pub(super) fn silences(&self) -> &Silences {
         &self.silences
+    }
+
+    pub(in crate::postgres) fn losses(&self) -> &Arc<Losses> {
+        &self.losses
     }
 
     /// How long one operation may take.
@@ -299,14 +306,17 @@ impl Connector {
         let stream = self.stream(host, Arc::clone(&arrivals)).await?;
         let refused = |error| failure_to_connect(error, host, arrivals.end());
         let (client, connection) = settings.connect_raw(stream, tls).await.map_err(refused)?;
-        // An error also reaches whoever waits for an answer, so it need not be handled here.
+        let losses = Arc::clone(&self.losses);
+        // An error also reaches whoever waits for an answer.
         let driver = match purpose {
-            Purpose::Work | Purpose::Look => tokio::spawn(async move { drop(connection.await) }),
-            Purpose::Listen(to) => tokio::spawn(session::drive(
-                connection,
-                to.clone(),
-                Arc::clone(&arrivals),
-            )),
+            Purpose::Work => tokio::spawn(async move { losses.ended(connection.await) }),
+            Purpose::Look => tokio::spawn(async move { drop(connection.await) }),
+            Purpose::Listen(to) => {
+                let (to, arrivals) = (to.clone(), Arc::clone(&arrivals));
+                tokio::spawn(async move {
+                    losses.ended(session::drive(connection, to, arrivals).await);
+                })
+            }
         };
         // In one round trip.
         let (row, era) = tokio::join!(client.query_typed(PROBE, &[]), self.era(&client));

@@ -50,6 +50,7 @@ impl Connector {
                     std::mem::forget(attempt);
                     self.first.store(index, Ordering::Relaxed);
                     self.is_failing.store(false, Ordering::Relaxed);
+                    self.losses().made();
                     return Ok(connection);
                 }
                 Ok(Err(failure)) => last = failure,

@@ -1,7 +1,7 @@
 //! The connection pool: sessions are opened when they are needed and reused.
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -16,6 +16,7 @@ use super::connect::Connector;
 use super::session::Session;
 use crate::asking::sending::Sending;
 use crate::background::permits::{Permit, Permits};
+use crate::network::switches::SwitchListener;
 use crate::postgres::config::PostgresConfig;
 use crate::postgres::error::{Failure, failure, pool_failure};
 use crate::postgres::fault::Fault;
@@ -81,6 +82,7 @@ impl Pool {
         let session = session.map_err(pool_failure)?;
         Ok(Checkout {
             session: Some(session),
+            since: Instant::now(),
             connector,
             _permit: permit,
         })
@@ -111,9 +113,10 @@ impl Pool {
             .session
             .take()
             .ok_or_else(|| Failure::new(Fault::Closed))?;
+        let connector = &self.sessions.manager().0;
         let failure = match answer {
             // What a former primary says counts no more.
-            Some(_) if self.sessions.manager().0.is_former(&session) => {
+            Some(_) if connector.is_former(&session) => {
                 drop(Object::take(session));
                 Failure::new(Fault::FormerPrimary).with_unknown_outcome()
             }
@@ -121,6 +124,10 @@ impl Pool {
             Some(Err(error)) => {
                 let failure = failure(&error, session.arrivals.end());
                 if !Failure::leaves_session_usable(&error) {
+                    if Failure::ends_session(&error) {
+                        // What reads the session may hear from this side first that it is over.
+                        connector.losses().lost(session.arrivals.last());
+                    }
                     drop(Object::take(session));
                 }
                 failure
@@ -132,11 +139,11 @@ impl Pool {
         };
         match failure.state() {
             Some(&SqlState::READ_ONLY_SQL_TRANSACTION) => {
-                self.sessions.manager().0.try_next_host_first();
+                connector.try_next_host_first();
                 self.sessions.retain(|_, _| false);
             }
             Some(&(SqlState::UNDEFINED_PSTATEMENT | SqlState::DUPLICATE_PSTATEMENT)) => {
-                self.sessions.manager().0.share();
+                connector.share();
                 self.sessions.retain(|_, _| false);
             }
             _ => {}
@@ -172,6 +179,10 @@ impl Transport for Pool {
 
     fn connections(&self) -> Option<usize> {
         Some(self.size)
+    }
+
+    fn on_switch(&self, listener: Weak<SwitchListener>) {
+        self.sessions.manager().0.losses().add(listener);
     }
 
     async fn batch(&self, sql: &str) -> Result<(), Failure> {
@@ -262,6 +273,7 @@ impl Plan<'_> {
 /// asked to cancel the statement, and the session does not go back to the pool.
 struct Checkout {
     session: Option<Object<Sessions>>,
+    since: Instant,
     connector: Arc<Connector>,
     /// Given back after the session, so that whoever gets it next finds one.
     _permit: Permit,
@@ -281,7 +293,9 @@ impl Drop for Checkout {
         };
         let session = Object::take(session);
         match tokio::runtime::Handle::try_current() {
-            Ok(runtime) => drop(runtime.spawn(abandon(session, Arc::clone(&self.connector)))),
+            Ok(runtime) => {
+                drop(runtime.spawn(abandon(session, self.since, Arc::clone(&self.connector))));
+            }
             Err(_) => session.driver.abort(),
         }
     }
@@ -291,7 +305,7 @@ impl Drop for Checkout {
 ///
 /// It does not ask a pooler: PgBouncer 1.18, which is in Debian 12, crashes if the client goes away after such a
 /// request. Behind a pooler, the statement runs to its end.
-async fn abandon(session: Session, connector: Arc<Connector>) {
+async fn abandon(session: Session, since: Instant, connector: Arc<Connector>) {
     let Session {
         client,
         host,
@@ -310,6 +324,10 @@ async fn abandon(session: Session, connector: Arc<Connector>) {
     drop(client);
     if timeout(patience, &mut driver).await.is_err() {
         driver.abort();
+        // Behind a pooler, the statement may only take long.
+        if is_own {
+            connector.losses().lost(since);
+        }
     }
 }
 
@@ -325,6 +343,7 @@ impl Sessions {
             Ok(Err(_)) => Err(RecycleError::message("closed by the server")),
             Err(_) => {
                 self.0.silences().found(now);
+                self.0.losses().lost(now);
                 session.cut_off();
                 Err(RecycleError::message("lost"))
             }

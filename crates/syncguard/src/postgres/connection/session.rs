@@ -75,17 +75,18 @@ impl Silences {
     }
 }
 
-/// Reads and writes the socket of a session that listens. Hands over the channels of notifications.
+/// Reads and writes the socket of a session that listens, until its end. Hands over the channels of notifications.
 pub(super) async fn drive<T: AsyncRead + AsyncWrite + Unpin>(
     mut connection: tokio_postgres::Connection<SessionStream, T>,
     channels: UnboundedSender<String>,
     arrivals: Arc<Arrivals>,
-) {
-    while let Some(Ok(message)) = poll_fn(|context| connection.poll_message(context)).await {
-        if let AsyncMessage::Notification(notification) = message {
+) -> Result<(), tokio_postgres::Error> {
+    while let Some(message) = poll_fn(|context| connection.poll_message(context)).await {
+        if let AsyncMessage::Notification(notification) = message? {
             arrivals.expect_reply();
             // Fails when nobody listens any more. Then the session is about to end.
             let _ = channels.send(notification.channel().to_owned());
         }
     }
+    Ok(())
 }

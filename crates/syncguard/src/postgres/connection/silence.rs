@@ -70,6 +70,10 @@ impl Connector {
                     let is_silent = is_working == Some(false) && arrivals.last() <= silent_since;
                     if is_silent && is_suspected {
                         self.silences().found(begun);
+                        // Behind a pooler, the statement may only take long.
+                        if !is_pooled {
+                            self.losses().lost(begun);
+                        }
                         return None;
                     }
                     is_suspected = is_silent;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use tokio::sync::mpsc::UnboundedReceiver;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 use tokio_postgres::types::{ToSql, Type};
 
 use super::notify::{channel, with_hash};
@@ -225,12 +225,14 @@ impl ListeningSession {
         limit: Duration,
         answer: impl Future<Output = Result<T, tokio_postgres::Error>>,
     ) -> Result<T, Error> {
+        let begun = Instant::now();
         match timeout(limit, answer).await {
             Ok(answer) => {
                 answer.map_err(|error| failure(&error, self.connection.arrivals.end()).into())
             }
             Err(_) => {
                 self.connection.cut_off();
+                self.connector.losses().lost(begun);
                 Err(Failure::new(Fault::Silent).into())
             }
         }
