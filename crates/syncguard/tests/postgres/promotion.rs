@@ -15,6 +15,7 @@ use crate::support::waiters;
 tests![
     a_lock_that_the_new_primary_has_stays_held_there,
     a_lock_that_the_new_primary_lacks_is_lost,
+    who_knows_of_a_promotion_asks_after_all_that_is_held,
     everybody_goes_to_the_new_primary,
     a_former_primary_is_not_used_while_the_new_one_is_away,
     a_waiter_hears_of_releases_on_the_new_primary,
@@ -99,9 +100,18 @@ impl Pair {
 }
 
 async fn hold(backend: &Arc<PostgresBackend>, name: &str) -> LockGuard {
+    hold_for(backend, name, 3000, Some(AutoExtend::default())).await
+}
+
+async fn hold_for(
+    backend: &Arc<PostgresBackend>,
+    name: &str,
+    ttl_ms: i64,
+    auto_extend: Option<AutoExtend>,
+) -> LockGuard {
     let options = LockOptions {
-        ttl: ttl(3000),
-        auto_extend: Some(AutoExtend::default()),
+        ttl: ttl(ttl_ms),
+        auto_extend,
         ..LockOptions::default()
     };
     let backend: Arc<dyn Backend> = Arc::clone(backend) as _;
@@ -136,6 +146,31 @@ async fn a_lock_that_the_new_primary_lacks_is_lost() {
     let told = tokio::time::timeout(std::time::Duration::from_secs(30), guard.lost()).await;
     let error = told.expect("the holder is never told");
     assert_eq!(error.kind(), ErrorKind::LockLost);
+}
+
+async fn who_knows_of_a_promotion_asks_after_all_that_is_held() {
+    let pair = Pair::start().await;
+    let holder = pair.process();
+    // A heartbeat in a hundred seconds.
+    let replicated = hold_for(&holder, "kept", 300_000, Some(AutoExtend::default())).await;
+    pair.cut_off().await;
+    let mut guards = Vec::new();
+    for (name, auto_extend) in [("a", Some(AutoExtend::default())), ("b", None)] {
+        guards.push(hold_for(&holder, name, 300_000, auto_extend).await);
+    }
+    pair.promote().await;
+    eventually("all are told", async || {
+        // For another reason.
+        let _ = holder.is_locked(&key("other")).await;
+        guards.iter().all(|guard| guard.assert_held().is_err())
+    })
+    .await;
+    for guard in guards {
+        let lost = guard.lost().await;
+        let words = "the store no longer has it";
+        assert!(lost.message().contains(words), "{lost}");
+    }
+    assert!(replicated.release().await.unwrap());
 }
 
 /// A process that has begun before, one that begins afterwards, and one that reads.

@@ -28,6 +28,12 @@ impl Era {
         Some(Self { cluster, timeline })
     }
 
+    #[cfg(test)]
+    pub(super) fn at(cluster: &str, timeline: u32) -> Self {
+        let cluster = cluster.to_owned();
+        Self { cluster, timeline }
+    }
+
     pub(super) fn is_before(&self, other: &Self) -> bool {
         self.cluster == other.cluster && self.timeline < other.timeline
     }

@@ -42,7 +42,7 @@ impl Connector {
             };
             match timeout(self.time_for_one(), self.open(host, purpose)).await {
                 Ok(Ok(connection)) => {
-                    self.note(index, &connection);
+                    self.note(index, connection.era.as_ref());
                     if self.is_former(&connection) {
                         is_former = true;
                         continue;

@@ -57,6 +57,26 @@ impl Primaries {
         })
     }
 
+    /// Notes what was found at a host. Gives whether that shows that it has been promoted since another one was the primary.
+    pub(super) fn note(&self, host: usize, found: Option<&Era>) -> bool {
+        let Some(seen) = self.hosts.get(host) else {
+            return false;
+        };
+        let is_new = {
+            let mut known = lock(&seen.era);
+            let is_new = known.as_ref() != found;
+            *known = found.cloned();
+            is_new
+        };
+        let is_later = |other: &Seen| {
+            let other = lock(&other.era);
+            found
+                .zip(other.as_ref())
+                .is_some_and(|(found, other)| other.is_before(found))
+        };
+        is_new && self.hosts.iter().any(is_later)
+    }
+
     /// Whether it is time to ask. If so, the caller does.
     pub(super) fn is_due(&self) -> bool {
         let mut asked = lock(&self.asked);
@@ -65,5 +85,28 @@ impl Primaries {
             *asked = Some(Instant::now());
         }
         is_due
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_promotion_is_seen_once() {
+        let host = |name: &str| Host {
+            name: name.to_owned(),
+            port: 5432,
+        };
+        let primaries = Primaries::of(&[host("a"), host("b"), host("c")]);
+        let [first, second, third] = [1, 2, 3].map(|timeline| Era::at("one", timeline));
+        assert!(!primaries.note(0, Some(&first)));
+        assert!(!primaries.note(1, None), "a standby");
+        assert!(primaries.note(1, Some(&second)));
+        assert!(!primaries.note(1, Some(&second)));
+        assert!(!primaries.note(0, Some(&first)), "the former one");
+        assert!(!primaries.note(2, Some(&Era::at("another", 9))));
+        assert!(primaries.note(2, Some(&third)));
+        assert!(!primaries.note(0, None), "it follows again");
     }
 }

@@ -50,10 +50,12 @@ impl Connector {
         }
     }
 
-    /// Notes what a new session has found at a host.
-    pub(super) fn note(&self, host: usize, session: &Session) {
-        if let Some(seen) = self.primaries().and_then(|all| all.hosts.get(host)) {
-            lock(&seen.era).clone_from(&session.era);
+    /// Notes what was found at a host. If it has been promoted, all that is held is asked after there.
+    pub(super) fn note(&self, host: usize, found: Option<&Era>) {
+        if let Some(primaries) = self.primaries()
+            && primaries.note(host, found)
+        {
+            self.losses().tell();
         }
     }
 
@@ -89,7 +91,7 @@ impl Connector {
         let kept = place.take().filter(|session| !session.client.is_closed());
         match self.ask_over(kept, host).await {
             Ok((session, era)) => {
-                *lock(&seen.era) = era;
+                self.note(index, era.as_ref());
                 *place = Some(session);
             }
             // While a server is starting or full, it cannot answer.
