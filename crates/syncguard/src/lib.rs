@@ -74,14 +74,13 @@ pub mod sqlite;
 pub use asking::check::LockCheck;
 pub use asking::hold::{AutoExtend, Hold, Holder, Presence};
 pub use asking::inspection::{Fact, Facts, LockPage, LockRecord, Lookup, MAX_PAGE, PageRequest};
+pub use asking::limit::Limit;
 pub use asking::outcome::{
     Absence, AcquireOutcome, EvalOutcome, ExtendOutcome, FromOutcome, Grant, Outcome,
     ReleaseOutcome,
 };
 pub use asking::reply::Reply;
-pub use asking::request::{
-    AcquireRequest, Eval, Extension, Finish, Limit, Operation, ReleaseRequest,
-};
+pub use asking::request::{AcquireRequest, Eval, Extension, Finish, Operation, ReleaseRequest};
 pub use asking::sending::Sending;
 pub use background::backend::{Backend, Capabilities, DEFAULT_OPERATION_TIMEOUT};
 pub use background::permits::{Permit, Permits};

@@ -8,6 +8,7 @@ use futures_core::future::BoxFuture;
 use tokio::runtime::Handle;
 use tokio::time::Instant;
 
+use crate::asking::limit::Limit;
 use crate::asking::outcome::ExtendOutcome;
 use crate::text::error::Error;
 use crate::values::batch::Batch;
@@ -70,13 +71,14 @@ pub(crate) trait Extender: Send + Sync + 'static {
     /// Counts as an operation until what it gives is dropped. Fails once the backend is being closed.
     fn begin(&self) -> Result<Box<dyn Send>, Error>;
 
-    /// Extends locks, which end at `end` else, within the time that an operation may take.
+    /// Extends locks, which end at `end` else, within the time that an operation may take. Gives the end of the time that this has,
+    /// too.
     fn extend<'a>(
         &'a self,
         lock_ids: Batch<LockId>,
         ttl: Ttl,
         end: Instant,
-    ) -> BoxFuture<'a, Result<ExtendOutcome, Error>>;
+    ) -> (Arc<Limit>, BoxFuture<'a, Result<ExtendOutcome, Error>>);
 
     /// How many locks to extend at a time.
     fn at_once(&self) -> usize;

@@ -6,6 +6,7 @@ pub(crate) mod check;
 pub(crate) mod granting;
 pub(crate) mod hold;
 pub(crate) mod inspection;
+pub(crate) mod limit;
 pub(crate) mod outcome;
 pub(crate) mod reply;
 pub(crate) mod request;

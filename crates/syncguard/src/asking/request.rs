@@ -1,13 +1,13 @@
 //! What a store is asked.
 
 use std::fmt;
-use std::sync::{Arc, OnceLock};
-use std::time::Duration;
+use std::sync::Arc;
 
 use tokio::time::Instant;
 
 use crate::asking::hold::Hold;
 use crate::asking::inspection::{Lookup, PageRequest};
+use crate::asking::limit::Limit;
 use crate::asking::sending::Sending;
 use crate::text::error::Error;
 use crate::values::batch::Batch;
@@ -72,26 +72,6 @@ pub struct AcquireRequest {
     pub limit: Option<Arc<Limit>>,
     /// Where a backend notes when it sends the attempt.
     pub sending: Sending,
-}
-
-/// The end of an attempt's time.
-#[derive(Debug)]
-pub struct Limit {
-    /// When that is.
-    pub at: Instant,
-    /// What the attempt waits for, in words that may follow those of the error: no key and no credentials.
-    pub waits_for: OnceLock<String>,
-}
-
-impl Limit {
-    /// The end of a time that begins now.
-    pub fn after(time: Duration) -> Self {
-        let now = Instant::now();
-        Self {
-            at: now.checked_add(time).unwrap_or(now),
-            waits_for: OnceLock::new(),
-        }
-    }
 }
 
 impl AcquireRequest {
@@ -214,6 +194,8 @@ pub struct Extension {
     /// When the answer comes too late, because the locks have ended by then; `None` if that is not known. A connection that is
     /// silent is given up in time for it.
     pub needed_by: Option<Instant>,
+    /// The end of its time, for a store that can tell what it waits for.
+    pub limit: Option<Arc<Limit>>,
     /// Whether the holder gives the locks back, and they only end somewhat later. Nothing rests on them any more, so that replicas need not
     /// have it.
     pub gives_back: bool,
@@ -263,6 +245,7 @@ impl Extension {
             ttl,
             is_heartbeat: false,
             needed_by: None,
+            limit: None,
             gives_back: false,
         }
     }

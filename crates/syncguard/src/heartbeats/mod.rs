@@ -295,7 +295,7 @@ async fn beat(shared: &Arc<Shared>, lock_id: &LockId) {
     };
     let lead = Batch::from([lock_id.clone()]);
     let extending = Extending::new(shared, lead, lock_ids.clone(), ttl, sent);
-    let mut extension = extender.extend(lock_ids, ttl, end);
+    let (limit, mut extension) = extender.extend(lock_ids, ttl, end);
     let answer = tokio::select! {
         // What is stopped before it was sent is not sent: a release comes next.
         biased;
@@ -305,7 +305,7 @@ async fn beat(shared: &Arc<Shared>, lock_id: &LockId) {
             Ok(()) => tokio::select! {
                 biased;
                 answer = &mut extension => answer,
-                () = ready(()) => Err(extender.timed_out(clock::now() - sent)),
+                () = ready(()) => Err(limit.explain(extender.timed_out(clock::now() - sent))),
             },
         },
         answer = &mut extension => answer,

@@ -11,10 +11,11 @@ use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout};
 
 use crate::asking::hold::{Extender, Hold};
+use crate::asking::limit::Limit;
 use crate::asking::outcome::{
     AcquireOutcome, EvalOutcome, ExtendOutcome, FromOutcome, Outcome, ReleaseOutcome,
 };
-use crate::asking::request::{AcquireRequest, Eval, Extension, Limit, Operation};
+use crate::asking::request::{AcquireRequest, Eval, Extension, Operation};
 use crate::asking::sending::Sending;
 use crate::background::backend::Backend;
 use crate::background::undo::{self, Freeing, Lock};
@@ -148,10 +149,7 @@ pub(crate) async fn acquire(
     let mut attempt = Attempt::start(backend, request);
     let answer = bounded(backend, &mut attempt.running, limit, cancelled)
         .await
-        .map_err(|error| match ends.waits_for.get() {
-            Some(what) if error.kind() == ErrorKind::NetworkTimeout => error.followed_by(what),
-            _ => error,
-        })?;
+        .map_err(|error| ends.explain(error))?;
     attempt.answered(answer)
 }
 
@@ -237,7 +235,7 @@ impl Drop for ReleaseNotice<'_> {
 /// Makes locks end later.
 async fn extend(
     backend: &Arc<dyn Backend>,
-    extension: Extension,
+    mut extension: Extension,
     options: CallOptions,
     cancelled: impl Future<Output = ()>,
 ) -> Result<ExtendOutcome, Error> {
@@ -248,8 +246,12 @@ async fn extend(
     let end = end_of(clock::now(), extension.ttl);
     backend.work().sets().may_end(&extension.lock_ids, end);
     let limit = options.limit(backend.as_ref());
+    let ends = Arc::new(Limit::after(limit));
+    extension.limit = Some(Arc::clone(&ends));
     let operation = Operation::Extend(extension);
-    let answer = bounded(backend, backend.run(&operation), limit, cancelled).await?;
+    let answer = bounded(backend, backend.run(&operation), limit, cancelled)
+        .await
+        .map_err(|error| ends.explain(error))?;
     let answer = answer.and_then(ExtendOutcome::of);
     if let (Some(extending), Ok(outcome)) = (extending, &answer) {
         extending.done(&Ok(*outcome));
@@ -291,19 +293,25 @@ impl Extender for Arc<dyn Backend> {
         lock_ids: Batch<LockId>,
         ttl: Ttl,
         end: Instant,
-    ) -> BoxFuture<'a, Result<ExtendOutcome, Error>> {
+    ) -> (Arc<Limit>, BoxFuture<'a, Result<ExtendOutcome, Error>>) {
+        let (limit, end) = (self.operation_timeout(), clock::of_tokio(end));
+        let mut ends = Limit::after(limit);
+        ends.at = ends.at.min(end);
+        let ends = Arc::new(ends);
         let operation = Operation::Extend(Extension {
-            lock_ids,
-            ttl,
             is_heartbeat: true,
-            needed_by: Some(clock::of_tokio(end)),
-            gives_back: false,
+            needed_by: Some(end),
+            limit: Some(Arc::clone(&ends)),
+            ..Extension::new(lock_ids, ttl)
         });
-        Box::pin(async move {
-            let limit = self.operation_timeout();
-            let answer = bounded(self, self.run(&operation), limit, pending()).await?;
-            answer.and_then(ExtendOutcome::of)
-        })
+        let known = Arc::clone(&ends);
+        let extending = async move {
+            let answer = bounded(self, self.run(&operation), limit, pending()).await;
+            answer
+                .map_err(|error| known.explain(error))?
+                .and_then(ExtendOutcome::of)
+        };
+        (ends, Box::pin(extending))
     }
 
     fn at_once(&self) -> usize {

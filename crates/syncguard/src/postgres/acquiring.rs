@@ -15,8 +15,9 @@ use super::operations::acquire_all::Claimed;
 use super::operations::labels::StoredLabels;
 use super::operations::{acquire, acquire_all, mark};
 use super::statement::{Plan, Row};
+use crate::asking::limit::Limit;
 use crate::asking::outcome::AcquireOutcome;
-use crate::asking::request::{AcquireRequest, Limit};
+use crate::asking::request::AcquireRequest;
 use crate::text::error::{Error, ErrorKind};
 use crate::values::claim::Claim;
 

@@ -27,11 +27,12 @@ use super::operations::{extend, facts, force_release, is_locked, list, lookup, m
 use super::reply;
 use super::runner::StatementRunner;
 use super::schema;
-use super::statement::{Row, Transport};
+use super::statement::Transport;
 use super::tables::Tables;
 use super::wakeups::notify::watched_name;
 use crate::asking::check::LockCheck;
 use crate::asking::inspection::{Facts, LockPage, LockRecord, Lookup, PageRequest};
+use crate::asking::limit::Limit;
 use crate::asking::outcome::{ExtendOutcome, Outcome, ReleaseOutcome};
 use crate::asking::request::{Extension, Finish, Operation, runs_no_scripts};
 use crate::background::backend::{Backend, Capabilities, DEFAULT_OPERATION_TIMEOUT};
@@ -213,7 +214,9 @@ impl PostgresBackend {
 
     async fn release(&self, lock_ids: &Batch<LockId>) -> Result<Batch<ReleaseOutcome>, Error> {
         let executor = self.executor.get()?;
-        let joined = executor.releases.join(|| lock_ids.clone()).await?;
+        let joining = executor.releases.join(|| lock_ids.clone());
+        let subjects = quota::rows(lock_ids);
+        let joined = self.on_rows(&executor, &subjects, joining).await?;
         let mut found = joined.unwrap_or_else(|| lock_ids.iter().map(|_| None).collect());
         let left = lock_ids.iter().zip(&found);
         let left = left.filter(|(_, outcome)| outcome.is_none());
@@ -249,12 +252,12 @@ impl PostgresBackend {
 
     /// What a statement gives that frees locks: it waits for a transaction that has locked their rows, and this says so if
     /// that takes too long.
-    async fn on_rows(
+    async fn on_rows<T>(
         &self,
         executor: &Executor,
         rows: &[Subject<'_>],
-        running: impl Future<Output = Result<Option<Row>, Error>>,
-    ) -> Result<Option<Row>, Error> {
+        running: impl Future<Output = Result<T, Error>>,
+    ) -> Result<T, Error> {
         let (blocked, limit) = (&self.operations.blocked, self.options.operation_timeout);
         blocked
             .watch_rows(&executor.runner, rows, limit, running)
@@ -314,16 +317,25 @@ impl PostgresBackend {
     async fn extend(&self, extension: &Extension) -> Result<ExtendOutcome, Error> {
         let executor = self.executor.get()?;
         let (lock_ids, ttl) = (&extension.lock_ids, extension.ttl);
-        if extension.is_heartbeat {
-            let asked = || (lock_ids.clone(), ttl);
-            if let Some(outcome) = executor.extensions.join(asked).await? {
-                return Ok(outcome);
+        let own = || Arc::new(Limit::after(self.options.operation_timeout));
+        let limit = extension.limit.clone().unwrap_or_else(own);
+        let rows = quota::rows(lock_ids);
+        let extending = async {
+            if extension.is_heartbeat {
+                let asked = || (lock_ids.clone(), ttl);
+                if let Some(outcome) = executor.extensions.join(asked).await? {
+                    return Ok(outcome);
+                }
             }
-        }
-        let sets = LockSets::new([(lock_ids.as_slice(), ttl)]);
-        let plan = self.operations.extend.plan(&sets);
-        let row = executor.runner.run(&quota::rows(lock_ids), &plan).await?;
-        extend::outcome(lock_ids, row.as_ref())
+            let sets = LockSets::new([(lock_ids.as_slice(), ttl)]);
+            let plan = self.operations.extend.plan(&sets);
+            let row = executor.runner.run(&rows, &plan).await?;
+            extend::outcome(lock_ids, row.as_ref())
+        };
+        let blocked = &self.operations.blocked;
+        blocked
+            .watch_extension(&executor.runner, &rows, &limit, extending)
+            .await
     }
 
     async fn is_locked(&self, key: &Key) -> Result<bool, Error> {

@@ -6,18 +6,18 @@ use std::time::Duration;
 
 use serde_json::Value;
 use tokio::sync::Semaphore;
-use tokio::time::{Instant, sleep_until, timeout, timeout_at};
+use tokio::time::{Instant, sleep_until, timeout};
 
 use super::connection::quota::Subject;
 use super::names;
 use super::runner::StatementRunner;
 use super::statement::{Param, Statement};
 use super::tables::Tables;
-use crate::asking::request::Limit;
+use crate::asking::limit::Limit;
 use crate::text::error::{Error, ErrorKind};
 use crate::values::claim::Claim;
 
-/// How long a look may take.
+/// How long a look may take, with those before it.
 const LONGEST_LOOK: Duration = Duration::from_secs(1);
 
 /// What is said of a process that has committed, and whose commit no standby confirms.
@@ -29,7 +29,7 @@ const SYNC_REP: &str = "has written this lock and waits for a synchronous standb
 pub(super) struct Blocked {
     keys: ObstacleQuery,
     rows: ObstacleQuery,
-    /// One look at a time: many operations may be late at once, and then the server has enough to do.
+    /// One look after the other: many operations may be late at once, and then the server has enough to do.
     looking: Semaphore,
 }
 
@@ -84,13 +84,7 @@ impl Blocked {
         attempt: impl Future<Output = Result<T, Error>>,
     ) -> Result<T, Error> {
         let limit = Limit::after(time - time / 16);
-        let names = || {
-            let name = |row: &Subject<'_>| match row {
-                Subject::Key(name) | Subject::Row(name) => (*name).to_owned(),
-            };
-            rows.iter().map(name).collect()
-        };
-        let watched = self.watch_for(runner, &self.rows, names, &limit, attempt);
+        let watched = self.watch_extension(runner, rows, &limit, attempt);
         let late = async {
             sleep_until(limit.at).await;
             match limit.waits_for.get() {
@@ -105,6 +99,24 @@ impl Blocked {
             answer = watched => answer,
             error = late => Err(error),
         }
+    }
+
+    /// As [`watch`](Self::watch), for what extends the locks in these rows.
+    pub(super) async fn watch_extension<T>(
+        &self,
+        runner: &StatementRunner,
+        rows: &[Subject<'_>],
+        limit: &Limit,
+        attempt: impl Future<Output = Result<T, Error>>,
+    ) -> Result<T, Error> {
+        let names = || {
+            let name = |row: &Subject<'_>| match row {
+                Subject::Key(name) | Subject::Row(name) => (*name).to_owned(),
+            };
+            rows.iter().map(name).collect()
+        };
+        self.watch_for(runner, &self.rows, names, limit, attempt)
+            .await
     }
 
     #[expect(
@@ -135,10 +147,7 @@ impl Blocked {
                 if limit.waits_for.get().is_none() {
                     take().await;
                 }
-                Err(match limit.waits_for.get() {
-                    Some(what) => error.followed_by(what),
-                    None => error,
-                })
+                Err(limit.explain(error))
             }
             answer => answer,
         }
@@ -151,13 +160,14 @@ impl Blocked {
         names: Vec<String>,
         limit: &Limit,
     ) {
-        let Ok(_permit) = self.looking.try_acquire() else {
-            return;
-        };
         let names = Value::from(names).to_string();
         let plan = look.statement.bind(vec![Param::Text(&names)]);
-        let until = limit.at.min(Instant::now() + LONGEST_LOOK);
-        let found = timeout_at(until, runner.connections.transport.run(&plan)).await;
+        let looking = async {
+            let _permit = self.looking.acquire().await;
+            // The connections of the pool may all be taken by what is late.
+            runner.connections.transport.run_beside(&plan).await
+        };
+        let found = timeout(LONGEST_LOOK, looking).await;
         if let Ok(Ok(Some(row))) = found
             && let Some(Some(process)) = row.first()
         {

@@ -188,6 +188,11 @@ pub trait Transport: fmt::Debug + Send + Sync + 'static {
         self.run(&plan()).await
     }
 
+    /// Runs a statement that looks at what the others wait for, and so must not wait for a connection until they are done.
+    async fn run_beside(&self, plan: &Plan<'_>) -> Result<Option<Row>, Failure> {
+        self.run(plan).await
+    }
+
     /// How many statements it can run at a time, before further ones have to wait; `None` if that is unknown.
     fn connections(&self) -> Option<usize> {
         None

@@ -177,17 +177,27 @@ async fn who_has_the_advisory_lock_is_said() {
 
 async fn who_has_it_is_not_said_at_any_price() {
     let one = PostgresConfig {
+        user: Some("single".to_owned()),
         pool_size: 1,
-        ..server().tcp()
+        ..server().unix()
     };
     let scene = scene(server(), "unhinted", one).await;
-    let (holder, _) = foreign("taken").await;
-    // The only connection waits itself.
-    let error = in_time(TIMEOUT, scene.try_acquire("taken"))
-        .await
-        .unwrap_err();
+    let (locks, fences) = (scene.tables.locks(), scene.tables.fences());
+    let rights = format!("CREATE ROLE single LOGIN; GRANT ALL ON {locks}, {fences} TO single");
+    scene.client.batch_execute(&rights).await.unwrap();
+    assert!(!scene.backend.is_locked(&key("k")).await.unwrap());
+    let limit = "ALTER ROLE single CONNECTION LIMIT 1";
+    scene.client.batch_execute(limit).await.unwrap();
+    let (holder, words) = foreign("taken").await;
+    // The only connection waits itself, and there can be no other one.
+    let asked = async || in_time(TIMEOUT, scene.try_acquire("taken")).await;
+    let error = asked().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::NetworkTimeout, "{error:?}");
     assert_eq!(error.message(), "Operation timed out after 2000 ms");
+    let no_limit = "ALTER ROLE single CONNECTION LIMIT -1";
+    scene.client.batch_execute(no_limit).await.unwrap();
+    let error = until_said(&words, asked).await;
+    assert!(error.message().contains(&words), "{error}");
     drop(holder);
     scene.until_idle("unhinted").await;
     no_lock_is_left(&scene).await;

@@ -5,22 +5,35 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use syncguard::operation::{self, CallOptions};
-use syncguard::postgres::{PostgresBackend, PostgresOptions};
-use syncguard::{AcquireOutcome, Backend, ErrorKind, Fact, Operation};
+use syncguard::postgres::{PostgresBackend, PostgresConfig, PostgresOptions};
+use syncguard::{
+    AcquireOutcome, AutoExtend, Backend, ErrorKind, ExtendOutcome, Extension, Fact, LockOptions,
+    Operation, Ttl, lock,
+};
+use tokio::task::JoinSet;
 
 use crate::stage::own_tables;
 use crate::support::attempts::Attempts as _;
-use crate::support::locks::{eventually, request};
+use crate::support::locks::{acquire, eventually, key, request, ttl};
 use crate::support::postgres_server::PostgresServer;
 use crate::support::suite::tests;
 
 tests![
     who_waits_for_a_standby_that_is_not_there_is_told_so,
+    each_of_those_that_wait_for_it_at_once_is_told_so,
+    a_holder_that_loses_its_lock_by_it_is_told_so,
     it_is_known_how_many_standbys_confirm,
 ];
 
 /// A server whose commits are to be confirmed by a standby, of which there is none.
 async fn lonely() -> (PostgresServer, PostgresOptions) {
+    let (server, options) = followed().await;
+    leave_alone(&server).await;
+    (server, options)
+}
+
+/// The same before its standby has gone.
+async fn followed() -> (PostgresServer, PostgresOptions) {
     let server = PostgresServer::start();
     let tables = own_tables();
     let options = PostgresOptions {
@@ -30,6 +43,10 @@ async fn lonely() -> (PostgresServer, PostgresOptions) {
     };
     let backend = PostgresBackend::new(server.unix(), options.clone()).unwrap();
     backend.setup_schema().await.unwrap();
+    (server, options)
+}
+
+async fn leave_alone(server: &PostgresServer) {
     let client = server.client().await;
     for sql in [
         "ALTER SYSTEM SET synchronous_standby_names = 'nobody'",
@@ -42,7 +59,21 @@ async fn lonely() -> (PostgresServer, PostgresOptions) {
         client.query_one(sql, &[]).await.unwrap().get(0)
     })
     .await;
-    (server, options)
+}
+
+/// A process with so many sessions, which the server leaves waiting.
+fn process(
+    server: &PostgresServer,
+    options: &PostgresOptions,
+    sessions: usize,
+) -> Arc<dyn Backend> {
+    let patient = ("statement_timeout".to_owned(), "60000".to_owned());
+    let config = PostgresConfig {
+        pool_size: sessions,
+        parameters: vec![patient],
+        ..server.unix()
+    };
+    Arc::new(PostgresBackend::new(config, options.clone()).unwrap())
 }
 
 async fn who_waits_for_a_standby_that_is_not_there_is_told_so() {
@@ -62,6 +93,61 @@ async fn who_waits_for_a_standby_that_is_not_there_is_told_so() {
         named += usize::from(error.message().contains("SyncRep"));
     }
     assert!(named > 0);
+}
+
+async fn each_of_those_that_wait_for_it_at_once_is_told_so() {
+    let (server, options) = followed().await;
+    let (names, new) = (["a", "b", "c"], ["d", "e", "f"]);
+    // None of them is free any more.
+    let ours = process(&server, &options, names.len() + new.len());
+    let mut held = Vec::new();
+    for name in names {
+        held.push(acquire(&*ours, name).await.lock_id);
+    }
+    leave_alone(&server).await;
+    let mut asked = JoinSet::new();
+    let extensions = held.into_iter().map(|lock_id| {
+        let lock_ids = [lock_id].into_iter().collect();
+        Operation::Extend(Extension::new(lock_ids, Ttl::DEFAULT))
+    });
+    let acquisitions = new.map(|name| Operation::Acquire(request(name)));
+    for operation in extensions.chain(acquisitions) {
+        let ours = Arc::clone(&ours);
+        asked.spawn(async move {
+            let call = CallOptions::default();
+            match operation {
+                Operation::Extend(_) => {
+                    operation::run::<ExtendOutcome>(&ours, operation, call, pending())
+                        .await
+                        .err()
+                }
+                _ => operation::run::<AcquireOutcome>(&ours, operation, call, pending())
+                    .await
+                    .err(),
+            }
+        });
+    }
+    for error in asked.join_all().await {
+        let error = error.expect("nobody confirms it");
+        assert_eq!(error.kind(), ErrorKind::NetworkTimeout, "{error}");
+        assert!(error.message().contains("SyncRep"), "{error}");
+    }
+}
+
+async fn a_holder_that_loses_its_lock_by_it_is_told_so() {
+    let (server, options) = followed().await;
+    let ours = process(&server, &options, 2);
+    let held = LockOptions {
+        ttl: ttl(3000),
+        auto_extend: Some(AutoExtend::default()),
+        ..LockOptions::default()
+    };
+    let guard = lock(&ours, &key("k"), &held).await.unwrap();
+    leave_alone(&server).await;
+    let lost = guard.lost().await;
+    let message = lost.message();
+    assert!(message.contains("could not be extended"), "{message}");
+    assert!(message.contains("SyncRep"), "{message}");
 }
 
 async fn it_is_known_how_many_standbys_confirm() {

@@ -177,6 +177,14 @@ impl Transport for Pool {
         self.run_on(borrowed, &plan()).await
     }
 
+    async fn run_beside(&self, plan: &Plan<'_>) -> Result<Option<Row>, Failure> {
+        let session = self.sessions.manager().0.connect().await?;
+        let (sql, params) = (plan.statement.sql(), plan.typed_params());
+        let rows = session.client.query_typed(sql, &params).await;
+        let rows = rows.map_err(|error| failure(&error, session.arrivals.end()))?;
+        rows.first().map(texts).transpose()
+    }
+
     fn connections(&self) -> Option<usize> {
         Some(self.size)
     }
