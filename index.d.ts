@@ -2501,7 +2501,7 @@ interface RedisConnectionOptions {
     username?: string | undefined;
     /** The password. Default: none. */
     password?: string | undefined;
-    /** TLS, or `true` for TLS with the certificates that Node trusts. Default: only with a `rediss:` URL. */
+    /** TLS, or `true` for TLS with the certificates that Node trusts. Default: only with a URL of `rediss:` or `valkeys:`. */
     tls?: RedisTlsOptions | boolean | undefined;
     /**
      * Some nodes of a Redis Cluster, instead of `url` or of host and port: each `"host:port"`, a `redis://` or `rediss://` URL,
@@ -2620,7 +2620,8 @@ interface LockData {
  *     a connection of its own. If the settings cannot be carried over, or if it is a wrapper or a mock, its `eval` is used
  *     instead: see {@link RedisBackendOptions.transport}. You close it yourself.
  *   - a URL: `redis://user:password@host:6379/0`, `rediss://…` with TLS, `unix:///path/redis.sock?db=0`,
- *     `redis+sentinel://host:26379,host2:26379/name/0`, `redis+cluster://host:7000,host2:7001`
+ *     `redis+sentinel://host:26379,host2:26379/name/0`, `redis+cluster://host:7000,host2:7001`;
+ *     `valkey` may stand in the place of `redis` in each
  *   - connection options
  * @throws LockError `InvalidArgument` that names the setting. That a server is down is only reported by the first
  *   operation.

@@ -40,7 +40,7 @@ async function expectOnce(run: (...args: string[]) => Promise<Finished>): Promis
 }
 
 /** All keys, read in pages of about that many. */
-async function keys(url: string, limit: number, ...args: string[]): Promise<string[]> {
+async function keys(url: string, limit = 100, ...args: string[]): Promise<string[]> {
   const found = new Set<string>();
   let after: string[] = [];
   for (;;) {
@@ -75,6 +75,8 @@ describe("Redis", () => {
     const gone = await backend.lock("gone");
     await gone.release();
     expect(await keys(server.url, 5)).toEqual([...KEYS, "fence:y", "id:x"].sort());
+    const valkey = server.url.replace("redis:", "valkey:");
+    expect(await keys(valkey)).toEqual([...KEYS, "fence:y", "id:x"].sort());
     expect(await keys(server.url, 100, "--key-prefix", "syncguard:more")).toEqual(["theirs"]);
     expect(await keys(server.url, 100, "--client-key-prefix", "app*[1]:")).toEqual(["odd"]);
     const { locks } = (await json(0, server.url, "list")) as Page;

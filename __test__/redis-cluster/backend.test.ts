@@ -139,6 +139,8 @@ describe("a cluster", () => {
     for (const where of [
       { url: `rediss+cluster://nodes:s3cret@127.0.0.1:${port}`, tls },
       { nodes: [`rediss://nodes:s3cret@127.0.0.1:${port}`], tls },
+      { url: `valkeys+cluster://nodes:s3cret@127.0.0.1:${port}`, tls },
+      { nodes: [`valkeys://nodes:s3cret@127.0.0.1:${port}`], tls },
       { nodes: [`127.0.0.1:${port}`], username: "nodes", password: "s3cret", tls },
     ]) {
       const backend = createRedisBackend(where);

@@ -70,6 +70,8 @@ describe("SYNCGUARD_URL", () => {
     onTestFinished(backend.close);
     await expectShared(`${server.url}/3`, backend);
     await expectShared(`${server.url.replace("redis", "REDIS")}/3`, backend);
+    await expectShared(`${server.url.replace("redis", "valkey")}/3`, backend);
+    await expectShared(`valkey+unix://${server.folder}/redis.sock?db=3`, backend);
     await expectShared(`unix://${server.folder}/redis.sock?db=3`, backend);
     await expectShared(server.url, backend, false);
   });
@@ -107,6 +109,9 @@ describe("SYNCGUARD_URL", () => {
     "redis://u:secret@h:port",
     "redis+sentinel://u:secret@h",
     "redis+cluster://u:secret@h/1",
+    "valkeys://u:secret@h:port",
+    "valkey+sentinel://u:secret@h",
+    "valkeys-cluster://u:secret@h/1",
     "unix://secret",
     "postgres://u:secret@h:port",
     "postgresql://u:secret@h/d?sslmode=secret",

@@ -94,6 +94,7 @@ function url(...schemes: string[]): fc.Arbitrary<string> {
 
 const REDIS_URL = url(
   ...["redis://", "rediss://", "redis+sentinel://", "redis+cluster://", "unix://", "redis:"],
+  ...["valkey://", "valkeys://", "valkeys+cluster://"],
 );
 const POSTGRES_URL = url("postgres://", "postgresql://", "postgres:", "host=");
 

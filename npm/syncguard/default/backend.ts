@@ -85,7 +85,7 @@ export type StoreKind = "sqlite" | "redis" | "postgres" | "firestore";
 
 const SCHEMES: readonly (readonly [StoreKind, RegExp])[] = [
   ["sqlite", /^sqlite$/],
-  ["redis", /^(rediss?([+-](sentinel|cluster))?|(redis\+)?unix)$/],
+  ["redis", /^((redis|valkey)s?([+-](sentinel|cluster))?|((redis|valkey)\+)?unix)$/],
   ["postgres", /^postgres(ql)?$/],
   ["firestore", /^firestore$/],
 ];
@@ -104,7 +104,7 @@ export function storeOfUrl(url: string, name: string): StoreKind {
   const store = SCHEMES.find(([, pattern]) => pattern.test(scheme))?.[0];
   if (store === undefined) {
     throw invalid(
-      `${name} must be ${LOCAL}, or start with sqlite:, redis:, rediss:, redis+sentinel:, redis+cluster:, unix:, postgres:, postgresql: or firestore:`,
+      `${name} must be ${LOCAL}, or start with sqlite:, redis:, rediss:, redis+sentinel:, redis+cluster: (or valkey in the place of redis), unix:, postgres:, postgresql: or firestore:`,
     );
   }
   return store;

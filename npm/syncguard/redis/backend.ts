@@ -19,7 +19,7 @@ import { createRedisConnection, openRedis, openRedisOverClient } from "./addon.j
 import { runOnClient } from "./client.js";
 import { readClient } from "./client-settings.js";
 import { traitsOf } from "./cluster.js";
-import { readConnection } from "./connection.js";
+import { isTlsUrl, readConnection } from "./connection.js";
 import { currentLogin } from "./login.js";
 import type {
   RedisBackendOptions,
@@ -39,7 +39,8 @@ import type {
  *     a connection of its own. If the settings cannot be carried over, or if it is a wrapper or a mock, its `eval` is used
  *     instead: see {@link RedisBackendOptions.transport}. You close it yourself.
  *   - a URL: `redis://user:password@host:6379/0`, `rediss://…` with TLS, `unix:///path/redis.sock?db=0`,
- *     `redis+sentinel://host:26379,host2:26379/name/0`, `redis+cluster://host:7000,host2:7001`
+ *     `redis+sentinel://host:26379,host2:26379/name/0`, `redis+cluster://host:7000,host2:7001`;
+ *     `valkey` may stand in the place of `redis` in each
  *   - connection options
  * @throws LockError `InvalidArgument` that names the setting. That a server is down is only reported by the first
  *   operation.
@@ -80,7 +81,6 @@ function connectNatively(
   const all = copyGiven({ ...settings }, options, "connectTimeoutMs", "operationTimeoutMs");
   // A URL can turn TLS on, but cannot configure it.
   const urls = [all.url, ...(all.nodes ?? [])];
-  const isTlsUrl = (url: unknown) => typeof url === "string" && /^rediss[:+-]/i.test(url);
   if (all.tls === undefined && urls.some(isTlsUrl)) all.tls = {};
   if (all.tls !== undefined) all.tls = withNodeDefaults(all.tls);
   const connection = client === undefined ? createRedisConnection(all) : connectionOf(client, all);

@@ -4,7 +4,7 @@ import { isDeepStrictEqual, types } from "node:util";
 import type { RedisClientTraits, RedisNode, RedisSettings } from "../native/exports.js";
 import { isGiven } from "../options/clients.js";
 import { invalid } from "../options/validation.js";
-import { type Reading, readNatMap } from "./connection.js";
+import { isTlsUrl, type Reading, readNatMap } from "./connection.js";
 import { readIoredis } from "./ioredis.js";
 import { readNodeRedis } from "./node-redis.js";
 import type { RedisClient } from "./types.js";
@@ -111,7 +111,7 @@ function ofRootNode(node: unknown): Options | undefined {
   const parts = ofUrl(url);
   if (parts === undefined) return undefined;
   const { host, port, ...login } = parts;
-  const tls = /^rediss:/i.test(url);
+  const tls = isTlsUrl(url);
   const address = port === undefined ? { host, tls } : { host, port, tls };
   return { ...rest, ...login, socket: { ...(socket as Options | undefined), ...address } };
 }

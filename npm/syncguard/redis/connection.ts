@@ -80,6 +80,11 @@ export function readConnection(connection: unknown): RedisSettings {
   return settings as RedisSettings;
 }
 
+/** Whether a URL, or what else names a node, asks for TLS. */
+export function isTlsUrl(url: unknown): boolean {
+  return typeof url === "string" && /^(redis|valkey)s[:+-]/i.test(url);
+}
+
 function readOption(name: keyof RedisConnectionOptions, value: unknown): unknown {
   if (name === "tls") return readTlsOption(value);
   if (name === "sentinels") {

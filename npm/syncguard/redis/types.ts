@@ -64,7 +64,7 @@ export interface RedisConnectionOptions {
   username?: string | undefined;
   /** The password. Default: none. */
   password?: string | undefined;
-  /** TLS, or `true` for TLS with the certificates that Node trusts. Default: only with a `rediss:` URL. */
+  /** TLS, or `true` for TLS with the certificates that Node trusts. Default: only with a URL of `rediss:` or `valkeys:`. */
   tls?: RedisTlsOptions | boolean | undefined;
   /**
    * Some nodes of a Redis Cluster, instead of `url` or of host and port: each `"host:port"`, a `redis://` or `rediss://` URL,
