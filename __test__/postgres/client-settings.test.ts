@@ -283,6 +283,19 @@ describe("pg", () => {
     expect(readClient(new Pool(BASE))).toEqual({ obstacle: "the password file" });
     expect(settings(readClient(new Pool({ ...BASE, password: "p" }))).password).toBe("p");
   });
+
+  test.each(["", undefined])("finds that file where pg does, with HOME=%j", (home) => {
+    const folder = temporaryFolder();
+    onTestFinished(folder.remove);
+    const before = process.cwd();
+    onTestFinished(() => process.chdir(before));
+    process.chdir(folder.path);
+    vi.stubEnv("PGPASSFILE", undefined);
+    vi.stubEnv("HOME", home);
+    expect(readClient(new Pool(BASE))).not.toHaveProperty("obstacle");
+    writeFileSync(".pgpass", "");
+    expect(readClient(new Pool(BASE))).toEqual({ obstacle: "the password file" });
+  });
 });
 
 test("NODE_TLS_REJECT_UNAUTHORIZED=0 counts where ssl leaves it open", () => {

@@ -2,7 +2,6 @@
 
 import { existsSync } from "node:fs";
 import { isIP, Socket } from "node:net";
-import { homedir } from "node:os";
 import { join } from "node:path";
 import type { PostgresSettings } from "../native/exports.js";
 import { isGiven, isPositive, toNumber } from "../options/clients.js";
@@ -89,11 +88,12 @@ function readPassword(connectionParameters: Fields, target: Target): string | un
 
 /** Whether there is a password file, in which pg looks if it was given no password. */
 function hasPasswordFile(): boolean {
-  const { PGPASSFILE, APPDATA } = process.env;
+  // As pg finds it, which takes the working directory for a home that is empty or not there.
+  const { PGPASSFILE, APPDATA, HOME } = process.env;
   const file =
     process.platform === "win32"
       ? join(APPDATA ?? "", "postgresql", "pgpass.conf")
-      : join(homedir(), ".pgpass");
+      : join(HOME || "./", ".pgpass");
   return existsSync(PGPASSFILE || file);
 }
 
