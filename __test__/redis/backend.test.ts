@@ -121,6 +121,10 @@ describe("createRedisBackend", () => {
       `${theirs} is not a Redis connection option: did you mean ${ours}?`,
     ]),
     [
+      () => createRedisBackend({ host: "h", family: 0 } as never),
+      "family is not a Redis connection option: leave it out, addresses of IPv4 and IPv6 are both tried",
+    ],
+    [
       () => createRedisBackend("redis://h?keyPrefx=a"),
       "the url's query holds an unknown parameter: did you mean keyPrefix?",
     ],

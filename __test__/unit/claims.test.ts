@@ -24,9 +24,10 @@ const WRONG_CLAIMS: [what: string, claims: unknown, message: RegExp][] = [
     /^keys must not ask for more than 100 locks/,
   ],
   ["an empty key", ["a", ""], /^Key must not be empty/],
-  ["a key that is too long", ["a", "b".repeat(513)], /^Key exceeds maximum length of 512 bytes/],
-  ["a number as a key", ["a", 5], /^a claim must be an object$/],
-  ["nothing as a claim", ["a", null], /^a claim must be an object$/],
+  ["a key that is too long", ["a", "b".repeat(513)], /^Key exceeds maximum .*: lock a hash of it/],
+  ["a number as a key", ["a", 5], /^Key must be a string$/],
+  ["nothing as a claim", ["a", null], /^Key must be a string$/],
+  ["bytes as a key", ["a", Buffer.from("b")], /^Key must be a string: give bytes as text/],
   ["a claim without a key", [{ slots: 5 }], /^Key must be a string/],
   ["a member that is none", [{ key: "a", slot: 5 }], /slot.*slots/s],
 ];
@@ -66,6 +67,12 @@ const WRONG_CLAIM: [what: string, claim: unknown, message: RegExp][] = [
   ["take without slots", { key: "a", take: 1 }, /^take needs slots$/],
   ["a member that is none", { key: "a", slots: 2, takes: 1 }, /takes.*take/s],
   ["a claim without a key", { slots: 2 }, /^Key must be a string/],
+  ["bytes as a key", Buffer.from("b"), /^Key must be a string: give bytes as text/],
+  [
+    "bytes as a claim's key",
+    { key: new Uint8Array(2) },
+    /^Key must be a string: give bytes as text/,
+  ],
 ];
 
 describe("what is asked for", () => {

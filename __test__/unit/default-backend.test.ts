@@ -130,6 +130,15 @@ describe("SYNCGUARD_URL", () => {
     expect(existsSync(join(folder.path, "syncguard"))).toBe(false);
   });
 
+  test.each(["redis://u:secret@h", "postgres://u:secret@h/d", "sqlite:///secret", "local"])(
+    "is refused when a line ends behind it: %s",
+    async (url) => {
+      const error = await lockError(use(`${url}\n`));
+      expect(error.code).toBe("InvalidArgument");
+      expect(error.message).toMatch(/^SYNCGUARD_URL ends with a line break.*: trim it$/);
+    },
+  );
+
   test.each([
     "http://u:secret@h",
     "secret",

@@ -99,6 +99,10 @@ const SCHEMES: readonly (readonly [StoreKind, RegExp])[] = [
 export function storeOfUrl(url: string, name: string): StoreKind {
   // Somebody meant to name a store. Falling back to a local file would not exclude other machines.
   if (url.trim() === "") throw invalid(`${name} is set but empty: give it a URL, or unset it`);
+  // Of a file's path, it would be a part: another process that trims it has another file.
+  if (/[\r\n]$/.test(url)) {
+    throw invalid(`${name} ends with a line break, as what is read from a file does: trim it`);
+  }
   // Only the scheme may appear in errors: the rest may contain a password.
   const scheme = /^([a-z][a-z0-9+.-]*):/i.exec(url)?.[1]?.toLowerCase() ?? "";
   const store = SCHEMES.find(([, pattern]) => pattern.test(scheme))?.[0];

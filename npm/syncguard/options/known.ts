@@ -20,11 +20,15 @@ export function checkKnownOptions(
     if (value === undefined || known.includes(name)) continue;
     const own = Object.fromEntries(known.map((option) => [option, option]));
     const near = meant(name, { ...foreign, ...own });
-    throw invalid(
-      `${shown(name)} is not a ${what}${near === undefined ? "" : `: did you mean ${near}?`}`,
-    );
+    const hint = near === undefined ? NEEDLESS[name] : `did you mean ${near}?`;
+    throw invalid(`${shown(name)} is not a ${what}${hint === undefined ? "" : `: ${hint}`}`);
   }
 }
+
+/** What clients have an option for, and nobody needs here. */
+const NEEDLESS: Readonly<Record<string, string>> = {
+  family: "leave it out, addresses of IPv4 and IPv6 are both tried",
+};
 
 /**
  * Names among the connection options that stand for options of the backend: these names themselves, and those that clients

@@ -27,7 +27,7 @@ export type LockTarget = {
  * @throws LockError `InvalidArgument`
  */
 export function readTarget(wanted: string | Claim | readonly (string | Claim)[]): LockTarget {
-  if (typeof wanted !== "object" || wanted === null) return { key: wanted };
+  if (isName(wanted)) return { key: wanted };
   if (!Array.isArray(wanted)) {
     const claim = readClaim(wanted as Claim);
     if (claim.slots === undefined) return { key: claim.key };
@@ -38,7 +38,7 @@ export function readTarget(wanted: string | Claim | readonly (string | Claim)[])
   const named = new Map<string, ClaimSettings>();
   let count = 0;
   for (const keyOrClaim of wanted as readonly (string | Claim)[]) {
-    const claim = readClaim(typeof keyOrClaim === "string" ? { key: keyOrClaim } : keyOrClaim);
+    const claim = readClaim(isName(keyOrClaim) ? { key: keyOrClaim } : keyOrClaim);
     const name = normalizeAndValidateKey(claim.key);
     const before = named.get(name);
     if (before === undefined) {
@@ -56,6 +56,11 @@ export function readTarget(wanted: string | Claim | readonly (string | Claim)[])
     );
   }
   return { key: claims[0]?.key ?? "", claims, isSet: true };
+}
+
+/** Whether it is meant as a key, which is checked as such. Bytes are none, and not a claim with members by number either. */
+function isName(wanted: unknown): wanted is string {
+  return typeof wanted !== "object" || wanted === null || ArrayBuffer.isView(wanted);
 }
 
 function readClaim(claim: Claim): ClaimSettings {

@@ -30,7 +30,7 @@ export function normalizeAndValidateKey(key: string): string {
   const text = key.normalize();
   if (Buffer.byteLength(text) > MAX_KEY_LENGTH_BYTES) {
     throw invalid(
-      `Key exceeds maximum length of ${MAX_KEY_LENGTH_BYTES} bytes after normalization`,
+      `Key exceeds maximum length of ${MAX_KEY_LENGTH_BYTES} bytes after normalization: lock a hash of it, such as its SHA-256`,
     );
   }
   return text;
@@ -68,7 +68,10 @@ function describeLockId(lockId: unknown): string {
  * would be one.
  */
 export function checkText(text: unknown, name: string): asserts text is string {
-  if (typeof text !== "string") throw invalid(`${name} must be a string`);
+  if (typeof text !== "string") {
+    const hint = ArrayBuffer.isView(text) ? ": give bytes as text, as buffer.toString() does" : "";
+    throw invalid(`${name} must be a string${hint}`);
+  }
   if (!text.isWellFormed()) throw invalid(`${name} must be well-formed Unicode`);
 }
 

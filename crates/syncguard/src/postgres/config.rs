@@ -92,9 +92,13 @@ impl PostgresConfig {
 
     /// Checks what can be checked without a server.
     pub(super) fn validate(&self) -> Result<(), Error> {
-        if let Password::Text(password) = &self.password {
-            check_secret("password", Some(password))?;
-        }
+        let password = match &self.password {
+            Password::Text(password) => Some(password.as_str()),
+            _ => None,
+        };
+        check_login(self.user.as_deref(), password, self.database.as_deref())?;
+        check_text("application_name", self.application_name.as_deref())?;
+        check_text("options", self.options.as_deref())?;
         if self.pool_size == 0 {
             return Err(Error::invalid("poolSize must be at least 1"));
         }
@@ -107,7 +111,8 @@ impl PostgresConfig {
         if self.tls.certificate.is_some() != self.tls.key.is_some() {
             return Err(Error::invalid("sslcert and sslkey must be given together"));
         }
-        for (name, _) in &self.parameters {
+        for (name, value) in &self.parameters {
+            check_text("connection", Some(value))?;
             let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'.';
             if name.is_empty() || !name.bytes().all(plain) {
                 return Err(Error::invalid(
@@ -116,6 +121,33 @@ impl PostgresConfig {
             }
         }
         Ok(())
+    }
+}
+
+/// Refuses what can be no login, whoever gave it.
+pub(super) fn check_login(
+    user: Option<&str>,
+    password: Option<&str>,
+    database: Option<&str>,
+) -> Result<(), Error> {
+    for (name, text) in [
+        ("user", user),
+        ("password", password),
+        ("database", database),
+    ] {
+        check_secret(name, text)?;
+        check_text(name, text)?;
+    }
+    Ok(())
+}
+
+/// Refuses U+0000, at which the protocol ends a text.
+fn check_text(name: &str, text: Option<&str>) -> Result<(), Error> {
+    match text {
+        Some(text) if text.contains('\0') => Err(Error::invalid(format!(
+            "{name} must not contain U+0000, which texts of PostgreSQL cannot hold: leave it out"
+        ))),
+        _ => Ok(()),
     }
 }
 

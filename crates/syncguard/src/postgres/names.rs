@@ -25,7 +25,7 @@ impl PrimaryKeys {
     /// The names of `key`.
     ///
     /// # Errors
-    /// As [`KeySpace::lock_key`]; no valid key is too long.
+    /// `InvalidArgument` for a key with U+0000; no valid key is too long.
     pub fn new(key: &Key) -> Result<Self, Error> {
         let lock = lock_name(key)?;
         let fence = KEYS.fence_key(&lock)?;
@@ -62,6 +62,14 @@ pub(super) fn told_name(key: &Key) -> Result<String, Error> {
 }
 
 /// The primary key of a lock alone.
+///
+/// # Errors
+/// As [`PrimaryKeys::new`].
 pub(super) fn lock_name(key: &Key) -> Result<String, Error> {
+    if key.as_str().contains('\0') {
+        return Err(Error::invalid(
+            "Key must not contain U+0000, which texts of PostgreSQL cannot hold: put another character there",
+        ));
+    }
     KEYS.lock_key(key)
 }

@@ -12,7 +12,7 @@ use super::config::{
 };
 use super::url_names as names;
 use crate::text::error::Error;
-use crate::text::login::check_login;
+use crate::text::login::{check_login, check_secret};
 
 /// libpq's environment variables, and the URL parameter for which each is the default.
 const VARIABLES: [(&str, &str); 13] = [
@@ -67,6 +67,7 @@ struct Parameters(Vec<(String, String)>);
 
 impl Parameters {
     fn parse(url: &str) -> Result<Self, Error> {
+        check_secret("url", Some(url))?;
         let rest = url
             .strip_prefix("postgres://")
             .or_else(|| url.strip_prefix("postgresql://"))
@@ -355,6 +356,11 @@ mod tests {
             assert!(error.message().contains("@ as %40"), "{error}");
             assert!(!error.message().contains("s3cret"), "{error}");
         }
+        let error = parse("postgres://u:p@h/s3cret\n").unwrap_err();
+        assert!(
+            error.message().starts_with("url ends with a line break"),
+            "{error}"
+        );
         let config = parse("postgres://h/d?application_name=me@home").unwrap();
         assert_eq!(hosts(&config), [("h", 5432)]);
         assert_eq!(config.application_name.as_deref(), Some("me@home"));

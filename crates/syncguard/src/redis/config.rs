@@ -149,6 +149,7 @@ impl RedisConfig {
         let mut current = self.clone();
         current.username = login.user.or(current.username);
         current.password = login.password.or(current.password);
+        current.check_login()?;
         if let Some(number) = login.database {
             let refused = |_| Error::invalid("db must be a whole number from 0 to 255");
             current.database = number.parse().map_err(refused)?;
@@ -156,8 +157,13 @@ impl RedisConfig {
         Ok(Cow::Owned(current))
     }
 
+    fn check_login(&self) -> Result<(), Error> {
+        check_secret("username", self.username.as_deref())?;
+        check_secret("password", self.password.as_deref())
+    }
+
     pub(super) fn validate(&self) -> Result<Names, Error> {
-        check_secret("password", self.password.as_deref())?;
+        self.check_login()?;
         match &self.server {
             RedisServer::Tcp { host, port } => check_node(host, *port)?,
             RedisServer::Unix(path) => {
@@ -169,6 +175,7 @@ impl RedisConfig {
                 }
             }
             RedisServer::Sentinel(sentinel) => {
+                check_secret("sentinelUsername", sentinel.username.as_deref())?;
                 check_secret("sentinelPassword", sentinel.password.as_deref())?;
                 if sentinel.nodes.is_empty() {
                     return Err(Error::invalid("sentinels must not be empty"));
@@ -351,6 +358,8 @@ mod tests {
             .starts_with("keyPrefix")
         );
         assert!(refused(|c| c.username = Some("u".into())).starts_with("username"));
+        assert!(refused(|c| c.username = Some("u\n".into())).contains("username ends with a line"));
+        assert!(refused(|c| c.password = Some("p\n".into())).contains("password ends with a line"));
         assert!(refused(|c| c.connection_name = Some("a b".into())).starts_with("connectionName"));
         assert!(refused(|c| c.connect_timeout = Duration::ZERO).starts_with("connectTimeoutMs"));
         assert!(

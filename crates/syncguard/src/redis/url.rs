@@ -7,7 +7,7 @@ use super::config::{
 };
 use super::connection::tls::RedisTls;
 use crate::text::error::Error;
-use crate::text::login::check_login;
+use crate::text::login::{check_login, check_secret};
 use crate::text::suggest;
 
 /// The parts of a URL, not yet decoded.
@@ -51,6 +51,7 @@ impl RedisConfig {
 }
 
 fn read(text: &str) -> Result<RedisConfig, Error> {
+    check_secret("the url", Some(text))?;
     let (scheme, rest) = text
         .split_once("://")
         .ok_or_else(|| Error::invalid("the url must start with redis:// or the like"))?;
@@ -439,5 +440,12 @@ mod tests {
             assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{text}");
             assert!(!error.message().contains("secret"), "{error}");
         }
+        let error = read("redis://u:p@h:6379\n").unwrap_err();
+        assert!(
+            error
+                .message()
+                .starts_with("the url ends with a line break"),
+            "{error}"
+        );
     }
 }

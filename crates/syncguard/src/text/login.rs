@@ -22,7 +22,7 @@ pub(crate) fn check_login(rest: &str, is_parameter: impl Fn(&str) -> bool) -> Re
     }
 }
 
-/// Refuses a secret that was read from a file or the output of a program, with the end of its line.
+/// Refuses a secret, or a url that may hold one, that was read from a file or the output of a program, with the end of its line.
 pub(crate) fn check_secret(name: &str, secret: Option<&str>) -> Result<(), Error> {
     match secret {
         Some(secret) if secret.ends_with(['\n', '\r']) => Err(Error::invalid(format!(

@@ -1,9 +1,14 @@
 //! Ways in which no session comes about, and what is said of each.
 
-use syncguard::ErrorKind;
-use syncguard::postgres::{Host, Password, PostgresConfig, SslMode, Tls};
+use std::sync::Arc;
 
-use crate::stage::{enters, server};
+use async_trait::async_trait;
+use syncguard::postgres::{Host, Password, PostgresBackend, PostgresConfig, SslMode, Tls};
+use syncguard::{Error, ErrorKind, Login, LoginSource};
+
+use crate::stage::{enters, options, own_tables, server};
+use crate::support::attempts::Attempts as _;
+use crate::support::locks::key;
 use crate::support::postgres_server::PgBouncer;
 use crate::support::suite::tests;
 
@@ -11,6 +16,7 @@ tests![
     each_reason_has_its_own_words,
     poolers_are_understood_by_their_words,
     a_database_that_takes_no_connections_says_so,
+    a_text_that_cannot_be_one_is_named,
 ];
 
 /// Takes one connection after the other, reads what it says, answers with `reply`, and closes it.
@@ -197,5 +203,65 @@ async fn a_database_that_takes_no_connections_says_so() {
     assert!(
         message.contains("not currently accepting connections"),
         "{message}"
+    );
+}
+
+/// A login that was read from files.
+struct OfFiles;
+
+#[async_trait]
+impl LoginSource for OfFiles {
+    async fn login(&self) -> Result<Login, Error> {
+        Ok(Login {
+            password: Some("s3cret\n".to_owned()),
+            ..Login::default()
+        })
+    }
+}
+
+async fn a_text_that_cannot_be_one_is_named() {
+    type Change = fn(&mut PostgresConfig, String);
+    let changes: [(&str, Change); 6] = [
+        ("user", |config, text| config.user = Some(text)),
+        ("password", |config, text| {
+            config.password = Password::Text(text)
+        }),
+        ("database", |config, text| config.database = Some(text)),
+        ("application_name", |config, text| {
+            config.application_name = Some(text)
+        }),
+        ("options", |config, text| config.options = Some(text)),
+        ("connection", |config, text| {
+            config.parameters = vec![("role".to_owned(), text)]
+        }),
+    ];
+    for (name, change) in changes {
+        let mut config = server().tcp();
+        change(&mut config, "s3\0cret".to_owned());
+        let error = PostgresBackend::new(config, options(&own_tables())).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidArgument);
+        let start = format!("{name} must not contain U+0000");
+        assert!(error.message().starts_with(&start), "{error}");
+        assert!(!error.message().contains("cret"), "{error}");
+    }
+    let config = PostgresConfig {
+        password: Password::Source(Arc::new(OfFiles)),
+        ..server().tcp()
+    };
+    let error = enters(config).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidArgument);
+    assert!(
+        error.message().contains("password ends with a line break"),
+        "{error}"
+    );
+
+    let tables = own_tables();
+    let backend = PostgresBackend::new(server().tcp(), options(&tables)).unwrap();
+    backend.setup_schema().await.unwrap();
+    let error = backend.is_locked(&key("a\0b")).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidArgument);
+    assert!(
+        error.message().starts_with("Key must not contain U+0000"),
+        "{error}"
     );
 }

@@ -22,7 +22,7 @@ use super::tls;
 use crate::network::dial::Refusal;
 use crate::network::loaded::Reloaded;
 use crate::postgres::config::{
-    ChannelBinding, DEFAULT_PORT, Host, PostgresConfig, SessionAttrs, SslMode,
+    ChannelBinding, DEFAULT_PORT, Host, PostgresConfig, SessionAttrs, SslMode, check_login,
 };
 use crate::postgres::error::{Failure, failure_to_connect};
 use crate::postgres::fault::Fault;
@@ -274,6 +274,12 @@ impl Connector {
     /// Says who it is that asks for the session.
     async fn log_in(&self, settings: &mut tokio_postgres::Config) -> Result<(), Failure> {
         let login = self.config.password.get().await.map_err(Failure::other)?;
+        check_login(
+            login.user.as_deref(),
+            login.password.as_deref(),
+            login.database.as_deref(),
+        )
+        .map_err(Failure::other)?;
         if let Some(user) = login.user {
             settings.user(user);
         }
