@@ -1186,7 +1186,9 @@ interface LockBackend<C extends BackendCapabilities = BackendCapabilities> exten
  * @throws LockError `AcquisitionTimeout` if others held it for too long; `Aborted` if a signal ended the waiting;
  *   `InvalidArgument` that names the option; `LockLost` with `throwIfLost`; or the backend's error
  */
-type BoundLock<C extends BackendCapabilities = FencingCapabilities> = {
+type BoundLock<C extends BackendCapabilities = FencingCapabilities> = Bound<C> & Bound;
+/** Beside that of `C`, it is there for any store: what backends of several stores may be can be called by what they have in common. */
+type Bound<C extends BackendCapabilities = FencingCapabilities> = {
     /** Under the lock on a key. */
     <T>(fn: (handle: LockHandle<C>) => Promise<T> | T, config: LockConfig): Promise<T>;
     /** Under one slot of a key. */
@@ -1240,7 +1242,9 @@ type LockMethod<C extends BackendCapabilities = FencingCapabilities> = {
     (claims: Claims | Required<Claim>, options?: BackendLockOptions): Promise<HeldLocks<C>>;
 };
 /** `tryLock()` of a backend of this package. */
-type TryLockMethod<C extends BackendCapabilities = FencingCapabilities> = {
+type TryLockMethod<C extends BackendCapabilities = FencingCapabilities> = TryLock<C> & TryLock;
+/** As `Bound`, there for any store, too. */
+type TryLock<C extends BackendCapabilities = FencingCapabilities> = {
     /** Under the lock on a key. */
     <T>(key: string, fn: (handle: LockHandle<C>) => Promise<T> | T, options?: TryLockOptions): Promise<TryLockResult<T>>;
     /** Under one slot of a key. */
@@ -3239,7 +3243,10 @@ declare class ExecutionError extends Error {
      * @param attempts - how the votes were
      * @param options - the cause
      */
-    constructor(message: string, attempts: ReadonlyArray<Promise<ExecutionStats>>, options?: ErrorOptions);
+    constructor(message: string, attempts: ReadonlyArray<Promise<ExecutionStats>>, options?: {
+        /** What it came of. */
+        cause?: unknown;
+    });
 }
 
 /** The class of redlock 5, on the backends of this package. */

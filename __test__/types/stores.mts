@@ -22,6 +22,7 @@ import {
   type RedisGuard,
   type RedisReply,
   type SyncGuardBackend,
+  type TryLockResult,
 } from "syncguard";
 import type {
   FirestoreBackendOptions,
@@ -31,11 +32,12 @@ import type {
   FirestoreConnectionOptions,
   LockDocument,
 } from "syncguard/firestore";
-import type {
-  PostgresBackendOptions,
-  PostgresCapabilities,
-  PostgresConfig,
-  PostgresConnectionOptions,
+import {
+  createLock as createPostgresLock,
+  type PostgresBackendOptions,
+  type PostgresCapabilities,
+  type PostgresConfig,
+  type PostgresConnectionOptions,
 } from "syncguard/postgres";
 import {
   createLock as createRedisLock,
@@ -79,6 +81,40 @@ const ofAny: SyncGuardBackend = redis;
 expectTypeOf(await ofAny.lock("k")).not.toHaveProperty("eval");
 expectTypeOf(await sqlite.lock("k")).not.toHaveProperty("eval");
 expectTypeOf(await createPostgresBackend("postgres://h").lock("k")).not.toHaveProperty("eval");
+
+// What may be one of several can be called by what all have in common.
+declare const several:
+  | ReturnType<typeof createRedisBackend>
+  | ReturnType<typeof createPostgresBackend>
+  | ReturnType<typeof createFirestoreBackend>
+  | typeof sqlite;
+expectTypeOf((await several.lock("k")).fence).toBeString();
+expectTypeOf((await several.lock({ key: "k", slots: 2 })).slot).toBeNumber();
+expectTypeOf((await several.lock(["a", "b"])).fences.get("a")).toEqualTypeOf<string | undefined>();
+const granted = await several.acquire({ key: "k", ttlMs: 1 });
+if (granted.ok) expectTypeOf(granted.fence).toBeString();
+await several.release({ lockId: "" });
+await several.extend({ lockId: "", ttlMs: 1 });
+await several.isLocked({ key: "k" });
+await several.lookup({ key: "k" });
+await several.forceRelease("k");
+await several.releaseAll();
+expectTypeOf(await several.tryLock("k", ({ fence }) => fence)).toEqualTypeOf<
+  TryLockResult<string>
+>();
+await several.tryLock({ key: "k", slots: 2 }, ({ slot }) => slot.toFixed());
+await several.tryLock(["a", "b"], ({ fences }) => fences.size);
+await several.once("k", { due: "1" }, ({ fence }) => fence);
+await several.lead("k", ({ term }) => term);
+declare const bound: ReturnType<typeof createRedisLock> | ReturnType<typeof createPostgresLock>;
+expectTypeOf(await bound(({ fence }) => fence, { key: "k" })).toBeString();
+await bound(({ slot }) => slot.toFixed(), { key: { key: "k", slots: 2 } });
+// Whoever knows the store has what it can do besides, and nothing else.
+await redis.tryLock("k", ({ eval: run }) => run("return 1"));
+// @ts-expect-error PostgreSQL runs no scripts
+await createPostgresBackend("postgres://h").tryLock("k", ({ eval: run }) => run("return 1"));
+// @ts-expect-error nor is it known of one of several
+await several.tryLock("k", ({ eval: run }) => run("return 1"));
 
 // Options and connections.
 ({

@@ -1,11 +1,14 @@
 import { fileURLToPath } from "node:url";
-import ts from "typescript";
+import current from "typescript";
+import least from "typescript-5.2";
 import { expect, test } from "vitest";
+
+type CompilerOptions = current.CompilerOptions;
 
 const path = (name: string): string => fileURLToPath(new URL(name, import.meta.url));
 
 /** What the compiler has to say about a file under `options` on top of the project's own. */
-function diagnose(file: string, options: ts.CompilerOptions = {}): string[] {
+function diagnose(file: string, options: CompilerOptions = {}, ts = current): string[] {
   const config = ts.getParsedCommandLineOfConfigFile(path("./tsconfig.json"), options, {
     ...ts.sys,
     onUnRecoverableConfigFileDiagnostic: (diagnostic) => {
@@ -29,6 +32,14 @@ test.each(["./api.mts", "./stores.mts", "./adapters.mts", "./commonjs.cts", "./u
 test("the types do without exactOptionalPropertyTypes, and check their own declarations", () => {
   const options = { exactOptionalPropertyTypes: false, skipLibCheck: false };
   expect(diagnose("./commonjs.cts", options)).toEqual([]);
+});
+
+test.each([
+  ["the oldest version that the page names", least as unknown as typeof current],
+  ["the current version", current],
+])("the types do with the library of ES2020, by %s", (_, ts) => {
+  const options = { target: current.ScriptTarget.ES2020, lib: ["lib.es2020.d.ts"] };
+  expect(diagnose("./least.mts", { ...options, skipLibCheck: false }, ts)).toEqual([]);
 });
 
 test("index.d.ts compiles", () => {

@@ -58,7 +58,10 @@ export class ExecutionError extends Error {
   constructor(
     message: string,
     attempts: ReadonlyArray<Promise<ExecutionStats>>,
-    options?: ErrorOptions,
+    options?: {
+      /** What it came of. */
+      cause?: unknown;
+    },
   ) {
     super(message, options);
     this.name = "ExecutionError";

@@ -149,7 +149,10 @@ export interface LockBackend<
  * @throws LockError `AcquisitionTimeout` if others held it for too long; `Aborted` if a signal ended the waiting;
  *   `InvalidArgument` that names the option; `LockLost` with `throwIfLost`; or the backend's error
  */
-export type BoundLock<C extends BackendCapabilities = FencingCapabilities> = {
+export type BoundLock<C extends BackendCapabilities = FencingCapabilities> = Bound<C> & Bound;
+
+/** Beside that of `C`, it is there for any store: what backends of several stores may be can be called by what they have in common. */
+type Bound<C extends BackendCapabilities = FencingCapabilities> = {
   /** Under the lock on a key. */
   <T>(fn: (handle: LockHandle<C>) => Promise<T> | T, config: LockConfig): Promise<T>;
   /** Under one slot of a key. */
@@ -213,7 +216,11 @@ export type LockMethod<C extends BackendCapabilities = FencingCapabilities> = {
 };
 
 /** `tryLock()` of a backend of this package. */
-export type TryLockMethod<C extends BackendCapabilities = FencingCapabilities> = {
+export type TryLockMethod<C extends BackendCapabilities = FencingCapabilities> = TryLock<C> &
+  TryLock;
+
+/** As `Bound`, there for any store, too. */
+type TryLock<C extends BackendCapabilities = FencingCapabilities> = {
   /** Under the lock on a key. */
   <T>(
     key: string,
