@@ -24,13 +24,17 @@ import {
   InMemorySpanExporter,
   SimpleSpanProcessor,
 } from "@opentelemetry/sdk-trace-base";
+import { Redis } from "ioredis";
 import { describe, expect, onTestFinished, test } from "vitest";
 import { hashKey, lock, type SyncGuardBackend } from "syncguard";
 import { instrument, type InstrumentOptions } from "syncguard/otel";
+import { createRedisBackend } from "syncguard/redis";
 import { createSqliteBackend } from "syncguard/sqlite";
 import { createTestBackend, TestClock } from "syncguard/testing";
 import { lockError, thrownLockError } from "../support/errors";
 import { fakeBackend } from "../support/fake-backend";
+import { startRedis } from "../support/redis";
+import { until } from "../support/until";
 
 const KEY = "account:4711";
 const { version } = JSON.parse(
@@ -457,4 +461,38 @@ test("several keys, and slots", async () => {
     { name: "syncguard.release", ...two },
     { name: "syncguard.hold", ...two },
   ]);
+});
+
+test("a driven client makes no spans for what locks ask of it", async () => {
+  followContexts();
+  const { options, spans, tracerProvider } = sdk();
+  const server = await startRedis();
+  onTestFinished(server.stop);
+  const tracer = tracerProvider.getTracer("of the client");
+  let calls = 0;
+  /** As instrumentations make it: a span of each command, which begins a trace where none is active. */
+  class Instrumented extends Redis {
+    override sendCommand(...args: Parameters<Redis["sendCommand"]>): unknown {
+      calls += 1;
+      tracer.startSpan("command").end();
+      return super.sendCommand(...args);
+    }
+  }
+  const client = new Instrumented(server.port);
+  onTestFinished(() => client.disconnect());
+  await client.ping();
+  const own = spans().filter(({ name }) => name === "command").length;
+  expect(own).toBeGreaterThan(0);
+  const backend = instrument(createRedisBackend(client, { transport: "client" }), options);
+  const held = await backend.lock(KEY, { ttlMs: 1_500, autoExtend: true });
+  const granted = calls;
+  await until(() => calls > granted + 2);
+  await held.release();
+  expect(
+    spans()
+      .map(({ name }) => name)
+      .slice(own),
+  ).toEqual(["syncguard.lock", "syncguard.release"]);
+  await client.ping();
+  expect(spans().at(-1)?.name).toBe("command");
 });

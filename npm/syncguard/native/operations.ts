@@ -26,6 +26,7 @@ import {
 import { onAbort } from "./signal.js";
 import { ShortLivedMap } from "./short-lived-map.js";
 import { memberOf, messageOf } from "./thrown.js";
+import { untraced } from "./untraced.js";
 
 /** Numbers of one completion: operation, tag, six values. `completion.rs` writes them. */
 const WIDTH = constants.completionWidth;
@@ -288,7 +289,7 @@ function ask(source: Completions, question: number, client: number, json: string
   const answer = async (): Promise<unknown> => {
     const target = clients.get(client);
     if (target === undefined) throw new Error("the client is gone");
-    return await target(JSON.parse(json) as never);
+    return await untraced(() => target(JSON.parse(json) as never));
   };
   answer()
     .then((value) => source.answer(question, asJson(value ?? null)))
