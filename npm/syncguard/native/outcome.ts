@@ -84,6 +84,12 @@ export class Failure {
     readonly busy?: Busy,
   ) {}
 
+  /** The same, with what else is known of the reason. */
+  followedBy(reason: string): Failure {
+    const message = `${this.message}: ${reason}`;
+    return new Failure(this.code, message, this.causes, this.waitStats, this.busy);
+  }
+
   toError(): LockError {
     let cause: Error | undefined;
     for (let index = this.causes.length - 1; index >= 0; index -= 1) {

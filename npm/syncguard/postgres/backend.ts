@@ -22,6 +22,7 @@ import { isClient, readClient } from "./client-settings.js";
 import { guarding } from "./guard.js";
 import { isCount, readConnection } from "./connection.js";
 import { currentLogin, loginOf } from "./login.js";
+import { tellingOfQueues } from "./pool.js";
 import { type Target, withNodeRoots } from "./target.js";
 import type {
   PostgresBackendOptions,
@@ -121,7 +122,10 @@ function open(
       const locks = lockSettings(options, target.operationTimeoutMs);
       return connectNatively(target, locks, options, client);
     },
-    drive: (client) => openPostgresOverClient(runOnClient(client), lockSettings(options)),
+    drive: (client) => {
+      const store = openPostgresOverClient(runOnClient(client), lockSettings(options));
+      return tellingOfQueues(store, client);
+    },
   });
 }
 

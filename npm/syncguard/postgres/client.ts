@@ -2,6 +2,7 @@
 
 import type { PostgresStatementCall } from "./addon.js";
 import { isPostgresJs } from "./client-settings.js";
+import { noted } from "./pool.js";
 import type { PostgresClient } from "./types.js";
 
 type Run = (call: PostgresStatementCall) => Promise<unknown>;
@@ -42,14 +43,17 @@ function runWith(client: PostgresClient): Run {
     return async (call) => {
       // Without parameters, several statements are sent as one message and run as one transaction.
       if ("batch" in call) {
-        await target.unsafe(call.batch);
+        await noted(client, target.unsafe(call.batch));
         return null;
       }
       const pending = target.unsafe(call.sql, call.params) as PromiseLike<unknown[]> & {
         values?: () => PromiseLike<unknown[]>;
       };
       // As arrays, because the client may transform the names of columns.
-      const rows = await (typeof pending.values === "function" ? pending.values() : pending);
+      const rows = await noted(
+        client,
+        typeof pending.values === "function" ? pending.values() : pending,
+      );
       return columns(rows[0], call.columns);
     };
   }
