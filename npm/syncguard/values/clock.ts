@@ -1,5 +1,7 @@
 /** The time by which locks are waited for and held. */
 
+import { suspendedMs } from "./suspended.js";
+
 /** A clock and its timers. */
 export interface Clock {
   /** Milliseconds since the Unix epoch. */
@@ -25,7 +27,10 @@ export type Timer = {
  */
 export const systemClock: Clock = {
   now: () => Date.now(),
-  elapsed: () => performance.now(),
+  elapsed: () => {
+    const nowMs = performance.now();
+    return nowMs + suspendedMs(nowMs);
+  },
   setTimeout: (run, ms) => setTimeout(run, ms),
   clearTimeout: (timer) => clearTimeout(timer as NodeJS.Timeout | undefined),
 };
