@@ -24,7 +24,7 @@ const WRONG_CLAIMS: [what: string, claims: unknown, message: RegExp][] = [
     /^keys must not ask for more than 100 locks/,
   ],
   ["an empty key", ["a", ""], /^Key must not be empty/],
-  ["a key that is too long", ["a", "b".repeat(513)], /^Key exceeds maximum .*: lock a hash of it/],
+  ["a key that is too long", ["a", "b".repeat(513)], /^Key exceeds maximum length of 512 bytes/],
   ["a number as a key", ["a", 5], /^Key must be a string$/],
   ["nothing as a claim", ["a", null], /^Key must be a string$/],
   ["bytes as a key", ["a", Buffer.from("b")], /^Key must be a string: give bytes as text/],

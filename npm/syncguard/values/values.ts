@@ -30,7 +30,7 @@ export function normalizeAndValidateKey(key: string): string {
   const text = key.normalize();
   if (Buffer.byteLength(text) > MAX_KEY_LENGTH_BYTES) {
     throw invalid(
-      `Key exceeds maximum length of ${MAX_KEY_LENGTH_BYTES} bytes after normalization: lock a hash of it, such as its SHA-256`,
+      `Key exceeds maximum length of ${MAX_KEY_LENGTH_BYTES} bytes after normalization`,
     );
   }
   return text;

@@ -45,7 +45,7 @@ impl Key {
         let text = nfc(text);
         if text.len() > MAX_KEY_LENGTH_BYTES {
             return Err(Error::invalid(format!(
-                "Key exceeds maximum length of {MAX_KEY_LENGTH_BYTES} bytes after normalization: lock a hash of it, such as its SHA-256"
+                "Key exceeds maximum length of {MAX_KEY_LENGTH_BYTES} bytes after normalization"
             )));
         }
         Ok(Self(text.into_owned()))
