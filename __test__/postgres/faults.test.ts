@@ -45,6 +45,8 @@ beforeAll(async () => {
     onnotice: () => undefined,
     ...SURVIVES,
   });
+  // postgres.js waits for ever if the first that it is asked for is a session.
+  await admin`SELECT`;
   await setupSchema(server.url);
 });
 afterAll(async () => {
@@ -217,8 +219,7 @@ describe.each(WAYS)("what users hear, %s", (way) => {
 
 /** A backend with one connection, and a lock whose row the session `other` has locked. */
 async function heldUp(operationTimeoutMs = TIMEOUT_MS) {
-  const options = { ...OPTIONS, operationTimeoutMs, poolSize: 1 };
-  const backend = createPostgresBackend(server.url, options);
+  const backend = createPostgresBackend(server.url, { operationTimeoutMs, poolSize: 1 });
   onTestFinished(backend.close);
   const held = await take(backend, newKey());
   const other = await admin.reserve();
