@@ -15,7 +15,7 @@ import { checkCitations } from "./lib/citations.mjs";
 import { checkRustCircles } from "./lib/circles.mjs";
 import { checkRustRooms } from "./lib/rust-rooms.mjs";
 import { checkExports } from "./lib/exports.mjs";
-import { EVERYTHING, SCRIPTS, unlessGreen } from "./lib/green.mjs";
+import { EVERYTHING, RUST, SCRIPTS, unlessGreen } from "./lib/green.mjs";
 import { checkTrackedFiles } from "./lib/tracked.mjs";
 import { checkTypeNames } from "./lib/type-names.mjs";
 import { checkWords } from "./lib/words.mjs";
@@ -28,21 +28,23 @@ import { command, quietly, runSteps } from "./lib/steps.mjs";
 // The build of the addon takes longest by far, and one core: what does without it goes beside it.
 const beside = [
   { name: "build", task: buildAddon },
-  command("cargo fmt", "cargo", "fmt", "--all", "--check"),
-  command(
-    "cargo clippy",
-    ...["cargo", "clippy", "--workspace", "--all-targets", "--all-features", "--locked"],
-    ...["--", "-D", "warnings"],
-  ),
-  {
-    name: "cargo doc",
-    task: async () => {
-      const args = ["doc", "--workspace", "--all-features", "--no-deps", "--locked"];
-      await quietly("cargo", args, { env: { RUSTDOCFLAGS: "-D warnings" } });
+  ...unlessGreen(RUST, [
+    command("cargo fmt", "cargo", "fmt", "--all", "--check"),
+    command(
+      "cargo clippy",
+      ...["cargo", "clippy", "--workspace", "--all-targets", "--all-features", "--locked"],
+      ...["--", "-D", "warnings"],
+    ),
+    {
+      name: "cargo doc",
+      task: async () => {
+        const args = ["doc", "--workspace", "--all-features", "--no-deps", "--locked"];
+        await quietly("cargo", args, { env: { RUSTDOCFLAGS: "-D warnings" } });
+      },
     },
-  },
-  { name: "circles of imports: Rust", task: checkRustCircles },
-  { name: "rooms: Rust", task: checkRustRooms },
+    { name: "circles of imports: Rust", task: checkRustCircles },
+    { name: "rooms: Rust", task: checkRustRooms },
+  ]),
   { name: "names of types", task: checkTypeNames },
   ...unlessGreen(SCRIPTS, [
     command("eslint", bin("eslint"), "--max-warnings", "0", "."),

@@ -2,9 +2,12 @@
 
 import { createHash } from "node:crypto";
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
-import { join } from "node:path";
+import { dirname, join } from "node:path";
 import { cache, root } from "./paths.mjs";
 import { must } from "./run.mjs";
+import { isCargos } from "./sources.mjs";
+
+const FILE = join(cache, "green.json");
 
 /** What is remembered of each step: a clone for each of some branches finds its own. */
 const REMEMBERED = 20;
@@ -13,38 +16,46 @@ const REMEMBERED = 20;
 export const EVERYTHING = () => true;
 /** Code and settings of JavaScript and TypeScript; packages are in package-lock.json. */
 export const SCRIPTS = (name) => /\.([cm]?[jt]sx?|json)$/.test(name);
+/** What cargo reads; crates are in Cargo.lock. */
+export const RUST = isCargos;
 
 /** The steps, each of which does nothing while the files that it reads are those of a time when it passed. */
-export function unlessGreen(reads, steps) {
-  return steps.map((step) => ({ ...step, task: () => runUnlessGreen(reads, step) }));
+export function unlessGreen(reads, steps, { file = FILE, folder = root } = {}) {
+  return steps.map((step) => ({ ...step, task: () => runUnlessGreen(reads, step, file, folder) }));
 }
 
-async function runUnlessGreen(reads, step) {
-  const digest = await digestOf(reads);
-  const passed = remembered()[step.name] ?? [];
+async function runUnlessGreen(reads, step, file, folder) {
+  const digest = await digestOf(reads, folder);
+  const passed = remembered(file)[step.name] ?? [];
   if (passed.includes(digest)) return "passed before, nothing it reads has changed";
   const note = await step.task();
   // Read anew: other steps end beside this one.
-  const all = remembered();
+  const all = remembered(file);
   const before = (all[step.name] ?? []).filter((other) => other !== digest);
   all[step.name] = [digest, ...before].slice(0, REMEMBERED);
-  mkdirSync(cache, { recursive: true });
+  mkdirSync(dirname(file), { recursive: true });
   writeFileSync(file, JSON.stringify(all));
   return note;
 }
 
-const file = join(cache, "green.json");
-
-function remembered() {
+function remembered(file) {
   return existsSync(file) ? JSON.parse(readFileSync(file, "utf8")) : {};
 }
 
-async function digestOf(reads) {
-  const { output } = await must("git", ["ls-files", "-coz", "--exclude-standard"], { quiet: true });
-  const hash = createHash("sha256").update(process.version);
+async function digestOf(reads, folder) {
+  const list = ["ls-files", "-coz", "--exclude-standard"];
+  const { output } = await must("git", list, { quiet: true, cwd: folder });
+  const hash = createHash("sha256")
+    .update(process.version)
+    .update(await rustc());
   for (const name of [...new Set(output.split("\0"))].filter(Boolean).sort()) {
-    const path = join(root, name);
+    const path = join(folder, name);
     if (reads(name) && existsSync(path)) hash.update(`\0${name}\0`).update(readFileSync(path));
   }
   return hash.digest("hex");
+}
+
+/** Another compiler has other lints. */
+async function rustc() {
+  return (await must("rustc", ["-vV"], { quiet: true })).output;
 }

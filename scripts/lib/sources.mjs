@@ -12,6 +12,11 @@ const FOLDERS = [".cargo", "crates", "docs", "examples/rust-axum", "verify"];
 const FILES = ["Cargo.toml", "Cargo.lock", "build.rs", "clippy.toml"];
 const IGNORED = /[\\/](node_modules|\.vitepress|reference)[\\/]/;
 
+/** Whether cargo reads the file, as git names it. */
+export function isCargos(name) {
+  return FILES.includes(name) || FOLDERS.some((folder) => name.startsWith(`${folder}/`));
+}
+
 let building;
 
 /**
