@@ -5,7 +5,7 @@ import { createFirestoreBackend } from "syncguard/firestore";
 import { createPostgresBackend, setupSchema } from "syncguard/postgres";
 import { createRedisBackend } from "syncguard/redis";
 import { createSqliteBackend } from "syncguard/sqlite";
-import { run } from "../support/child";
+import { run, runtimes } from "../support/child";
 import { anyEmulator, newProject } from "../support/firestore";
 import { startPostgres } from "../support/postgres";
 import { plainRedis } from "../support/redis";
@@ -56,7 +56,7 @@ describe.each(Object.entries(places))("what is left to the background on %s", (_
   });
   const isLocked = async (key: string): Promise<boolean> => await place.backend.isLocked({ key });
 
-  test.each(["node", "bun"] as const)("is done before a process of %s ends", async (runtime) => {
+  test.each(runtimes)("is done before a process of %s ends", async (runtime) => {
     const [prefix, count] = [newKey(), 100];
     const { code, stdout, stderr } = await run(
       runtime,

@@ -54,6 +54,9 @@ describe.each(Object.keys(STORES))("on %s", (name) => {
     expect(figures.committed).toBeGreaterThan(60);
   });
 
+  // That the scene can lose something is asked on the other stores by `npm run test:all`.
+  if (process.env.SYNCGUARD_TESTS !== "all" && name !== "redis") return;
+
   test("without guards the same run loses some", { timeout: 120_000 }, async () => {
     const { figures, violations } = await run(false);
     expect(violations).toEqual([]);

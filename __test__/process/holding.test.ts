@@ -8,7 +8,7 @@ import { Worker } from "node:worker_threads";
 import { expect, onTestFinished, test } from "vitest";
 import { createRedisBackend } from "syncguard/redis";
 import { createSqliteBackend } from "syncguard/sqlite";
-import { expectToEnd, run, start } from "../support/child";
+import { expectToEnd, run, runtimes, start } from "../support/child";
 import { startRedis } from "../support/redis";
 import { temporaryFolder } from "../support/temp";
 import { until } from "../support/until";
@@ -19,7 +19,7 @@ function newFile(): string {
   return join(folder.path, "locks.db");
 }
 
-test.each(["node", "bun"] as const)("they keep no process of %s alive", async (runtime) => {
+test.each(runtimes)("they keep no process of %s alive", async (runtime) => {
   await expectToEnd(runtime, "hold-and-end.mjs", [newFile()]);
 });
 

@@ -2,7 +2,7 @@ import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import { lock } from "syncguard";
 import { createSqliteBackend } from "syncguard/sqlite";
-import { expectToEnd, run, start } from "../support/child";
+import { expectToEnd, run, runtimes, start } from "../support/child";
 import { lockError } from "../support/errors";
 import { temporaryFolder } from "../support/temp";
 
@@ -16,7 +16,7 @@ afterEach(() => {
   folder.remove();
 });
 
-describe.each(["node", "bun"] as const)("a process of %s", (runtime) => {
+describe.each(runtimes)("a process of %s", (runtime) => {
   test.each(["file", ":memory:"])("ends by itself when it is done (%s)", async (where) => {
     await expectToEnd(runtime, "use-and-end.mjs", [where === "file" ? file : where]);
   });

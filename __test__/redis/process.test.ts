@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from "vitest";
-import { expectToEnd, run } from "../support/child";
+import { expectToEnd, run, runtimes } from "../support/child";
 import { type RedisServer, startRedis, startTlsRedis } from "../support/redis";
 import { newKey } from "../support/suite";
 import { until } from "../support/until";
@@ -12,7 +12,7 @@ afterAll(async () => {
   await server.stop();
 });
 
-describe.each(["node", "bun"] as const)("a process of %s", (runtime) => {
+describe.each(runtimes)("a process of %s", (runtime) => {
   test("ends by itself with idle connections open", async () => {
     await expectToEnd(runtime, "../../redis/fixtures/use-and-end.mjs", [server.url]);
   });

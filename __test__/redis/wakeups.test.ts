@@ -4,7 +4,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from "vitest";
 import { type AcquisitionOptions, lock } from "syncguard";
 import { createRedisBackend } from "syncguard/redis";
-import { expectToEnd } from "../support/child";
+import { expectToEnd, runtimes } from "../support/child";
 import { startDroppingProxy } from "../support/dropping-proxy";
 import { lockError } from "../support/errors";
 import type { Library } from "../support/mixed-fleet";
@@ -148,6 +148,6 @@ test("while the store tells, retries ask it less and less often", async () => {
   expect(await asked("notify-only")).toBeLessThan(5);
 });
 
-test.each(["node", "bun"] as const)("a process of %s ends with nobody waiting", async (runtime) => {
+test.each(runtimes)("a process of %s ends with nobody waiting", async (runtime) => {
   await expectToEnd(runtime, "../../redis/fixtures/wait-and-end.mjs", [server.url]);
 });

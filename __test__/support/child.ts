@@ -10,6 +10,12 @@ import { expect, onTestFinished } from "vitest";
 const fixtures = fileURLToPath(new URL("../process/fixtures/", import.meta.url));
 const modules = fileURLToPath(new URL("../../node_modules/", import.meta.url));
 
+export type Runtime = "node" | "bun";
+
+/** Whom processes are asked of: `npm run test:all` asks both. */
+export const runtimes: Runtime[] =
+  process.env.SYNCGUARD_TESTS === "all" ? ["node", "bun"] : ["node"];
+
 export type Finished = {
   code: number | null;
   signal: string | null;
@@ -19,7 +25,7 @@ export type Finished = {
 
 /** A fixture that runs. */
 export function start(
-  runtime: "node" | "bun",
+  runtime: Runtime,
   fixture: string,
   args: string[] = [],
   env: Record<string, string> = {},
