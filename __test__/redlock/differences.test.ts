@@ -136,16 +136,19 @@ const rows: Record<string, () => Promise<void>> = {
   },
 
   "the end of a lock": async () => {
-    /** Whether it is free at its end; `undefined` if this has looked too late to say. */
+    const [lastsMs, marginMs] = [300, 1_000];
+    /** Whether it is free at its end; `undefined` if this was asked too late to say. */
     const isFree = async (create: typeof mine): Promise<boolean | undefined> => {
       const resources = [newKey()];
-      const lock = await create().acquire(resources, 300);
-      const end = lock.expiration + 5 + 20;
-      await until(() => Date.now() > end);
+      // The server has granted it at some moment between these two.
+      const askedMs = Date.now();
+      await create().acquire(resources, lastsMs);
+      const endMs = Date.now() + lastsMs + 20;
+      await until(() => Date.now() > endMs);
       const again = await create()
         .acquire(resources, LONG_MS, ONCE)
         .catch(() => undefined);
-      return Date.now() < end + 900 ? again !== undefined : undefined;
+      return Date.now() < askedMs + lastsMs + marginMs ? again !== undefined : undefined;
     };
     const seen = await both(async (create) => {
       let free: boolean | undefined;
