@@ -57,7 +57,6 @@ export async function acquire<C extends BackendCapabilities>(
     const labels = readLabels(opts);
     const autoExtend = readAutoExtend(opts.autoExtend, ttlMs);
     const signal = startingSignal(opts);
-    on.closing.checkOpen();
     on.grants.check();
     warnOfUnknown(opts, OPTIONS);
     on.grants.start();
@@ -85,9 +84,9 @@ export async function acquire<C extends BackendCapabilities>(
 }
 
 /** Why whoever waits is not granted the lock: of these, the store knows only that they are not to wait any more. */
-function reasonOf({ closing }: BackendContext, error: unknown, wait: Wait | undefined): unknown {
+function reasonOf({ grants }: BackendContext, error: unknown, wait: Wait | undefined): unknown {
   const isTurnedAway = wait !== undefined && (error as Partial<LockError>).code === "Aborted";
-  return (isTurnedAway ? closing.refusal() : undefined) ?? error;
+  return (isTurnedAway ? grants.refusal() : undefined) ?? error;
 }
 
 /** What has been granted was asked for so. */

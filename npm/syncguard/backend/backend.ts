@@ -12,7 +12,7 @@ import type { HeartbeatOptions } from "../values/auto-extend.js";
 import { publisher } from "../watching/channels.js";
 import { type Clock, systemClock } from "../values/clock.js";
 import type { ClockSkew } from "../watching/clock-skew.js";
-import { Closing } from "./closing.js";
+import { closing } from "./closing.js";
 import type { BackendContext, LockStore, StoreHeartbeats } from "./context.js";
 import { directOn } from "./direct.js";
 import { observe } from "./observe.js";
@@ -75,16 +75,15 @@ export function createBackendOn<C extends BackendCapabilities>(
   const capabilities: Readonly<C> = Object.freeze({ ...store.capabilities }) as never;
   const stream = publisher(store.capabilities.backend, transport);
   const grants = new Grants(clock, () => store.refuseWaiters());
-  const closing = new Closing(store, grants);
-  const direct = parts.direct && directOn({ closing, grants }, parts.direct);
+  const direct = parts.direct && directOn(grants, parts.direct);
   const context: BackendContext = {
-    ...{ store, clock, capabilities, closing, grants, waiters: new Waiters() },
+    ...{ store, clock, capabilities, grants, waiters: new Waiters() },
     terms: { ...readDisposal(options), clock, stream, minHoldMs: 0, ...membersOn(parts, direct) },
     createHeartbeats: parts.heartbeats,
     self: () => backend,
   };
   const operations = observe(operationsOn<C>(context), stream, clock, true);
-  const close = (): Promise<void> => closing.close();
+  const close = closing(store, grants);
   const backend: SyncGuardBackend<C> = {
     capabilities,
     ...(transport === undefined ? {} : { transport }),

@@ -4,7 +4,6 @@ import type { HoldSettings } from "../native/exports.js";
 import type { Store } from "../native/store.js";
 import type { HeartbeatOptions } from "../values/auto-extend.js";
 import type { Clock } from "../values/clock.js";
-import type { Closing } from "./closing.js";
 import type { Terms } from "../holding/grant.js";
 import type { Grants } from "../holding/grants.js";
 import type { Lease } from "../holding/lease.js";
@@ -31,8 +30,7 @@ export type BackendContext = {
   readonly capabilities: BackendCapabilities;
   /** How its locks are held, unless whoever acquires one wants it otherwise. */
   readonly terms: Terms;
-  readonly closing: Closing;
-  /** Of direct operations, too, those that run are counted there. */
+  /** They also say what is still allowed, and count what is under way: also direct operations. */
   readonly grants: Grants;
   readonly waiters: Waiters;
   /** Sends the heartbeats of a lock, if the store extends locks itself. */

@@ -4,17 +4,14 @@ import { addContext } from "../native/errors.js";
 import { settle } from "../native/outcome.js";
 import { checkAborted } from "../native/signal.js";
 import type { Store } from "../native/store.js";
-import type { BackendContext } from "./context.js";
+import type { Grants } from "../holding/grants.js";
 import type { DirectAccess } from "../holding/internals.js";
 
-export function directOn(
-  { closing, grants }: Pick<BackendContext, "closing" | "grants">,
-  store: Store,
-): DirectAccess {
+export function directOn(grants: Grants, store: Store): DirectAccess {
   return async (key, signal, operation) => {
     try {
       checkAborted(signal);
-      closing.checkOpen();
+      grants.checkOpen();
       grants.start();
       try {
         return settle(await operation(store));

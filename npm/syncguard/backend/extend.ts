@@ -21,7 +21,7 @@ export async function extend(
     const lockIds = readIds(opts);
     checkTtl(ttlMs);
     const signal = startingSignal(opts);
-    on.closing.checkOpen();
+    on.grants.checkOpen();
     const endMs = on.clock.elapsed() + ttlMs;
     parts = partsOf(lockIds, on.grants);
     const beforeMs = parts.map(({ lease }) => lease.mayEnd(endMs));

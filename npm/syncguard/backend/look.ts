@@ -22,12 +22,12 @@ import { validateLockId } from "../values/values.js";
 
 const FORCE_OPTIONS = optionNames("forceRelease()", ["signal"]);
 
-export async function isLocked({ store, closing }: BackendContext, opts: KeyOp): Promise<boolean> {
+export async function isLocked({ store, grants }: BackendContext, opts: KeyOp): Promise<boolean> {
   const { key } = given(opts);
   try {
     checkKey(key);
     const signal = startingSignal(opts);
-    closing.checkOpen();
+    grants.checkOpen();
     return settle(await store.isLocked(key, signal));
   } catch (error) {
     throw addContext(error, key);
@@ -35,7 +35,7 @@ export async function isLocked({ store, closing }: BackendContext, opts: KeyOp):
 }
 
 export async function lookup<C extends BackendCapabilities>(
-  { store, closing, capabilities }: BackendContext,
+  { store, grants, capabilities }: BackendContext,
   opts: KeyLookup | OwnershipLookup,
 ): Promise<LockInfo<C> | null> {
   const wanted = given<Partial<KeyLookup & OwnershipLookup>>(opts);
@@ -47,7 +47,7 @@ export async function lookup<C extends BackendCapabilities>(
     if (lockId === undefined) checkKey(key);
     else validateLockId(lockId);
     const signal = startingSignal(opts);
-    closing.checkOpen();
+    grants.checkOpen();
     const record = settle(
       lockId === undefined
         ? await store.lookupByKey(key as string, signal)
@@ -61,7 +61,7 @@ export async function lookup<C extends BackendCapabilities>(
 }
 
 export async function forceRelease(
-  { store, closing }: BackendContext,
+  { store, grants }: BackendContext,
   key: string,
   more: Parameters<SyncGuardBackend["forceRelease"]>[1],
 ): Promise<ReleaseResult> {
@@ -71,7 +71,7 @@ export async function forceRelease(
     checkObject(options, "options");
     refuseUnknown(options, FORCE_OPTIONS);
     const signal = startingSignal(options);
-    closing.checkOpen();
+    grants.checkOpen();
     const released = settle(await store.forceRelease(key, signal));
     return released ? { ok: true } : failure("not-found");
   } catch (error) {

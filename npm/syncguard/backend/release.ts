@@ -30,7 +30,7 @@ export async function release(
   try {
     const lockIds = readIds(opts);
     const signal = startingSignal(opts);
-    on.closing.checkNotClosed();
+    on.grants.checkNotClosed();
     on.grants.start();
     parts = partsOf(lockIds, on.grants);
     /** Those of which nothing is left. */

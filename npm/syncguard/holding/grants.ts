@@ -12,8 +12,12 @@ const SWEEP_AT = 1_024;
 /** Whether locks are granted, given back by `releaseAll()`, or no longer granted because of it. */
 type Phase = "granting" | "releasing" | "over";
 
+/** On the way to its end, a backend allows everything, releases alone, or nothing. */
+type Stage = "open" | "closing" | "closed";
+
 export class Grants {
   phase: Phase = "granting";
+  stage: Stage = "open";
   private readonly refusing = new AbortController();
   /** By lock id. A lock that is being released is not among them. */
   private readonly locks = new ShortLivedMap<string, Lease>();
@@ -30,14 +34,43 @@ export class Grants {
   ) {}
 
   /**
-   * Refuses to grant locks once `releaseAll()` was called.
+   * Refuses to acquire and to extend locks, and to look at them, once the backend is about to be closed.
+   *
+   * @throws LockError `Aborted`
+   */
+  checkOpen(): void {
+    if (this.stage !== "open") throw closed();
+  }
+
+  /**
+   * Refuses to release locks once the backend is closed.
+   *
+   * @throws LockError `Aborted`
+   */
+  checkNotClosed(): void {
+    if (this.stage === "closed") throw closed();
+  }
+
+  /**
+   * Refuses to grant locks once the backend is about to be closed, or `releaseAll()` was called.
    *
    * @throws LockError `Aborted`
    */
   check(): void {
+    this.checkOpen();
     if (this.phase !== "granting") {
       throw new LockError("Aborted", "the backend grants no more locks: releaseAll() was called");
     }
+  }
+
+  /** Why nobody may wait any more, if so. */
+  refusal(): unknown {
+    try {
+      this.check();
+    } catch (error) {
+      return error;
+    }
+    return undefined;
   }
 
   /** Aborted once nobody is granted a lock any more. */
@@ -105,4 +138,9 @@ export class Grants {
     }
     this.sweepAt = Math.max(SWEEP_AT, 2 * this.locks.size);
   }
+}
+
+/** A race while the process shuts down is no wrong argument, so it is an error of its own. */
+function closed(): LockError {
+  return new LockError("Aborted", "the backend is closed");
 }
