@@ -11,8 +11,8 @@ import {
 import { checkAborted } from "../native/signal.js";
 import type { Wait } from "../native/wait.js";
 import { invalid } from "../options/validation.js";
-import { optionNames, warnOfUnknown } from "../options/names.js";
-import { checkKey, checkTtlOfLock, LABELS, readLabels } from "../values/arguments.js";
+import { namesOf, optionNames, warnOfUnknown } from "../options/names.js";
+import { checkKey, checkTtlOfLock, LABEL_OPTIONS, readLabels } from "../values/arguments.js";
 import { type HeartbeatOptions, readAutoExtend } from "../values/auto-extend.js";
 import { addTarget, givenKey, type LockTarget, readTarget } from "../values/claims.js";
 import type { BackendContext, StoreHeartbeats } from "./context.js";
@@ -31,7 +31,14 @@ import type { BackendCapabilities, DecoratedAcquireResult, HeldLock } from "../v
 import { hashKey, logFenceWarning } from "../values/values.js";
 
 const OPTIONS = optionNames("acquire()", [
-  ...["key", "claims", "ttlMs", "signal", "autoExtend", ...LABELS],
+  ...namesOf<AcquireArguments>({
+    ...LABEL_OPTIONS,
+    key: true,
+    claims: true,
+    ttlMs: true,
+    signal: true,
+    autoExtend: true,
+  }),
 ]);
 
 export type AcquireOutcome<C extends BackendCapabilities> =
@@ -179,10 +186,11 @@ function refusalOf(answer: Locked | Text, target: LockTarget, due?: string): obj
 
 /** What is asked for, as the caller of `acquire()` has given it. */
 function targetOf(opts: AcquireArguments): LockTarget {
-  if (opts.claims === undefined || opts.claims === null) return { key: opts.key };
-  if ((opts.key ?? undefined) !== undefined) throw invalid("key cannot be given beside claims");
-  if (!Array.isArray(opts.claims)) throw invalid("claims must be an array");
-  return readTarget(opts.claims);
+  const { key, claims } = opts;
+  if (claims === undefined || claims === null) return { key };
+  if ((key ?? undefined) !== undefined) throw invalid("key cannot be given beside claims");
+  if (!Array.isArray(claims)) throw invalid("claims must be an array");
+  return readTarget(claims);
 }
 
 /** Each of the locks that were granted, if several were asked for, or a slot. */

@@ -2,28 +2,20 @@
 
 import { clearInterval, setInterval } from "node:timers";
 import type { LockError } from "../native/errors.js";
-import { readSignal } from "../native/signal.js";
 import { memberOf } from "../native/thrown.js";
 import { CAMPAIGNING, FOLLOWING, type Policy } from "../native/wait.js";
 import { checkFunction, checkObject, invalid, LONGEST_TIMER_MS } from "../options/validation.js";
-import { optionNames, refuseUnknown } from "../options/names.js";
+import { namesOf, optionNames, refuseUnknown } from "../options/names.js";
 import { acquireUntilHeld } from "../waiting/waiting.js";
-import {
-  checkBackend,
-  checkKey,
-  LABELS,
-  ownerOfProcess,
-  readLabels,
-  resolveTtl,
-} from "../values/arguments.js";
-import { readAutoExtend } from "../values/auto-extend.js";
+import { checkBackend, checkKey, LABEL_OPTIONS, ownerOfProcess } from "../values/arguments.js";
 import { type Cancellation, watchSignals } from "../waiting/cancellation.js";
 import { isInside, runInside } from "../holding/chain.js";
 import { type Clock, systemClock, type Timer } from "../values/clock.js";
-import { disposalOf, readDisposal, type LeaseWithHandle } from "../holding/handle.js";
+import { disposalOf, type LeaseWithHandle } from "../holding/handle.js";
 import { disposeHeld } from "../holding/held.js";
 import { internalsOf } from "../holding/internals.js";
 import type { Lease } from "../holding/lease.js";
+import { readHolding } from "../holding/options.js";
 import { Refusals } from "../values/refusals.js";
 import { reportLeadError } from "../watching/reports.js";
 import { delayMs } from "../values/retry.js";
@@ -39,14 +31,17 @@ import type {
 /** Read when this module is loaded, so that fake timers in users' tests do not run it. */
 const keepAlive = setInterval;
 
-const OPTIONS = optionNames("lead()", [
-  "ttlMs",
-  ...LABELS,
-  "signal",
-  "autoExtend",
-  "onError",
-  "onLost",
-]);
+const OPTIONS = optionNames(
+  "lead()",
+  namesOf<LeadOptions>({
+    ...LABEL_OPTIONS,
+    ttlMs: true,
+    signal: true,
+    autoExtend: true,
+    onError: true,
+    onLost: true,
+  }),
+);
 
 /** How soon the next campaign starts: whoever has ended its term by itself lets others come first. */
 type Next = "at once" | "after others" | "after a failure";
@@ -61,14 +56,14 @@ export async function runLeader<C extends BackendCapabilities>(
   checkBackend(backend);
   checkKey(key);
   checkFunction(fn, "fn");
-  const { ttlMs, labels, signal, autoExtend, onError, onLost } = readOptions(options);
+  const { holding, signal, onError } = readOptions(options);
   const { clock = systemClock, grants, origin = backend } = internalsOf(backend) ?? {};
   const ends = watchSignals(signal, grants?.refused, key);
 
   const campaign = async (defaults: Policy): Promise<LeaseWithHandle<C>> =>
     await acquireUntilHeld(backend, {
-      ...{ target: { key }, ttlMs, labels, autoExtend, signal, defaults },
-      ...{ acquisition: undefined, onUnknown: refuseUnknown, terms: { onLost, leads: true } },
+      ...{ target: { key }, holding, acquisition: undefined, defaults },
+      onUnknown: refuseUnknown,
     });
 
   const serve = async ({ lease, handle }: LeaseWithHandle<C>): Promise<Next> => {
@@ -139,16 +134,18 @@ function readOptions(optionsOrNull: LeadOptions | null | undefined) {
   const options = optionsOrNull ?? {};
   checkObject(options, "options");
   refuseUnknown(options, OPTIONS);
-  const ttlMs = resolveTtl(options.ttlMs);
-  const autoExtend = readAutoExtend(options.autoExtend ?? true, ttlMs);
-  if (autoExtend === undefined) throw invalid("autoExtend must not be false: leaders extend locks");
-  const onError = options.onError ?? undefined;
+  const { autoExtend, owner, onError: onErrorOrNull } = options;
+  const holding = readHolding({
+    ...options,
+    autoExtend: autoExtend ?? true,
+    owner: owner ?? ownerOfProcess(),
+  });
+  if (holding.autoExtend === undefined) {
+    throw invalid("autoExtend must not be false: leaders extend locks");
+  }
+  const onError = onErrorOrNull ?? undefined;
   if (onError !== undefined) checkFunction(onError, "onError");
-  const { onLost } = readDisposal({ onLost: options.onLost });
-  return {
-    ...{ ttlMs, autoExtend, onError, onLost, signal: readSignal(options.signal) },
-    labels: { owner: ownerOfProcess(), ...readLabels(options) },
-  };
+  return { holding: { ...holding, leads: true }, signal: holding.signal, onError };
 }
 
 /** What the function is given. */

@@ -1,27 +1,31 @@
 /** Waits for a lock and holds it, while a callback runs or until its holder releases it. */
 
 import { CALLBACK_WAITING, METHOD_WAITING } from "../native/wait.js";
-import { checkBooleans, checkFunction, checkObject, invalid } from "../options/validation.js";
-import { optionNames, refuseUnknown, WAITING, warnOfUnknown } from "../options/names.js";
+import { checkFunction, checkObject } from "../options/validation.js";
+import { namesOf, optionNames, refuseUnknown, WAITING, warnOfUnknown } from "../options/names.js";
 import { acquireUntilHeld } from "../waiting/waiting.js";
-import { checkBackend, LABELS, readLabels, readMinHold, resolveTtl } from "../values/arguments.js";
-import { readAutoExtend } from "../values/auto-extend.js";
+import { checkBackend, LABEL_OPTIONS } from "../values/arguments.js";
 import { runInside } from "../holding/chain.js";
-import { exclusiveKeys, type LockTarget, readTarget } from "../values/claims.js";
+import {
+  BESIDE_KEY,
+  type BesideKey,
+  exclusiveKeys,
+  type LockTarget,
+  readTarget,
+  type Wanted,
+} from "../values/claims.js";
 import { subject } from "../watching/events.js";
-import type { WantedTerms } from "../holding/grant.js";
-import { disposalOf, type LeaseWithHandle, membersOfSet, readDisposal } from "../holding/handle.js";
+import { disposalOf, type LeaseWithHandle, membersOfSet } from "../holding/handle.js";
 import { disposeHeld, extendHeld } from "../holding/held.js";
 import type { Lease } from "../holding/lease.js";
+import { readHolding } from "../holding/options.js";
 import { type Extending, internalsOf } from "../holding/internals.js";
 import { Refusals } from "../values/refusals.js";
 import type {
   AcquireOk,
-  AcquisitionOptions,
   BackendCapabilities,
   BackendLockOptions,
   BoundLock,
-  Claim,
   ClosableLock,
   FencingCapabilities,
   LockBackend,
@@ -33,19 +37,24 @@ import type {
 } from "../values/types.js";
 
 /** The configuration that `lock()` takes after the callback. */
-export type Config = Omit<LockConfig, "key" | "slots"> & {
-  key: string | Claim | readonly (string | Claim)[];
-  slots?: number | undefined;
-  take?: number | undefined;
-  acquisition?: AcquisitionOptions | undefined;
-};
+export type Config = Omit<LockConfig, "key" | "slots"> & BesideKey & { key: Wanted };
+
+/** The options of both ways to wait for a lock. */
+const BOTH = {
+  ...LABEL_OPTIONS,
+  ttlMs: true,
+  signal: true,
+  autoExtend: true,
+  acquisition: true,
+  onReleaseError: true,
+  onLost: true,
+  disposeTimeoutMs: true,
+  minHoldMs: true,
+} as const;
 
 const CALLBACK_OPTIONS = optionNames(
   "lock()",
-  [
-    ...["key", "slots", "take", "ttlMs", "signal", "autoExtend", "acquisition"],
-    ...[...LABELS, "onReleaseError", "onLost", "throwIfLost", "disposeTimeoutMs", "minHoldMs"],
-  ],
+  [...namesOf<LockConfig>({ ...BOTH, key: true, slots: true, throwIfLost: true }), ...BESIDE_KEY],
   WAITING,
 );
 
@@ -91,37 +100,15 @@ export async function runLocked<T, C extends BackendCapabilities>(
   checkFunction(fn, "fn");
   checkObject(config, "config");
   warnOfUnknown(config, CALLBACK_OPTIONS);
+  const target = readTarget(config.key, config);
+  const holding = readHolding(config);
   const { acquisition } = config;
-  const target = targetOf(config);
-  const signal = config.signal ?? undefined;
-  const disposal = readDisposal(config);
-  const throwIfLost = config.throwIfLost ?? false;
-  checkBooleans({ throwIfLost });
-  const ttlMs = resolveTtl(config.ttlMs);
-  const autoExtend = readAutoExtend(config.autoExtend, ttlMs);
-  const minHoldMs = readMinHold(config.minHoldMs, ttlMs);
-  const terms: WantedTerms = { ...disposal, minHoldMs };
   const { lease, handle } = await acquireUntilHeld(backend, {
-    target,
-    ttlMs,
-    labels: readLabels(config),
-    signal,
-    autoExtend,
-    acquisition,
-    defaults: CALLBACK_WAITING,
-    onUnknown: warnOfUnknown,
-    terms,
+    ...{ target, holding, acquisition },
+    ...{ defaults: CALLBACK_WAITING, onUnknown: warnOfUnknown },
   });
+  const { signal, throwIfLost } = holding;
   return await runUnder(backend, { lease, handle }, { target, signal, throwIfLost }, fn);
-}
-
-/** What `lock()` is to take: a claim may stand beside the other options, if it is one of slots of a key. */
-function targetOf({ key, slots, take }: Config): LockTarget {
-  if ((slots ?? take ?? undefined) === undefined) return readTarget(key);
-  if ((take ?? undefined) !== undefined)
-    throw invalid("take belongs into a claim: key: { key, slots, take }");
-  if (typeof key === "object") throw invalid("slots belongs into the claim that key is");
-  return readTarget({ key, slots });
 }
 
 /** Of whoever runs a function under a lock. */
@@ -202,41 +189,25 @@ export function lockHandleMembers<C extends BackendCapabilities>(
   return Object.assign(handle, { extend, assertHeld }) as unknown as LockHandleMembers<C>;
 }
 
-const METHOD_OPTIONS = optionNames(
-  "backend.lock()",
-  [
-    ...["ttlMs", "signal", "autoExtend", "acquisition"],
-    ...[...LABELS, "onReleaseError", "onLost", "disposeTimeoutMs", "minHoldMs"],
-  ],
-  WAITING,
-);
+const METHOD_OPTIONS = optionNames("backend.lock()", namesOf<BackendLockOptions>(BOTH), WAITING);
 
 /** Creates the `lock` method of the backend that `self` returns. */
 export function createLockMethod<C extends BackendCapabilities>(
   self: () => LockBackend<C>,
 ): SyncGuardBackend<C>["lock"] {
   const lockMethod = async (
-    wanted: string | Claim | readonly (string | Claim)[],
+    wanted: Wanted,
     optionsOrNull?: BackendLockOptions,
   ): Promise<unknown> => {
-    const target = readTarget(wanted);
     const options = optionsOrNull ?? {};
     checkObject(options, "options");
     refuseUnknown(options, METHOD_OPTIONS);
-    const { signal, acquisition } = options;
-    const disposal = readDisposal(options);
-    const ttlMs = resolveTtl(options.ttlMs);
-    const minHoldMs = readMinHold(options.minHoldMs, ttlMs);
+    const target = readTarget(wanted);
+    const holding = readHolding(options);
+    const { acquisition } = options;
     const { handle } = await acquireUntilHeld(self(), {
-      target,
-      ttlMs,
-      labels: readLabels(options),
-      signal,
-      autoExtend: readAutoExtend(options.autoExtend, ttlMs),
-      acquisition,
-      defaults: METHOD_WAITING,
-      onUnknown: refuseUnknown,
-      terms: { ...disposal, minHoldMs },
+      ...{ target, holding, acquisition },
+      ...{ defaults: METHOD_WAITING, onUnknown: refuseUnknown },
     });
     return handle;
   };

@@ -1,18 +1,17 @@
 /** Something that is to be done once for each period. */
 
 import { LockError } from "../native/errors.js";
-import { readSignal } from "../native/signal.js";
-import { optionNames, refuseUnknown } from "../options/names.js";
+import { namesOf, optionNames, refuseUnknown } from "../options/names.js";
 import { checkBooleans, checkFunction, checkObject, invalid } from "../options/validation.js";
-import { LABELS, readLabels, resolveTtl } from "../values/arguments.js";
-import { readAutoExtend } from "../values/auto-extend.js";
+import { LABEL_OPTIONS } from "../values/arguments.js";
 import { runInside } from "../holding/chain.js";
 import { type Done, readDue } from "../values/due.js";
 import { isFarAhead } from "../values/period.js";
-import { disposalOf, leaseWithHandle, readDisposal } from "../holding/handle.js";
+import { disposalOf, leaseWithHandle } from "../holding/handle.js";
 import { disposeHeld, finishHeld, releaseUnused } from "../holding/held.js";
 import { acquireOf, internalsOf, type Releasing } from "../holding/internals.js";
 import type { Lease } from "../holding/lease.js";
+import { argumentsOf, readHolding } from "../holding/options.js";
 import { createLockHandle } from "./lock.js";
 import type {
   BackendCapabilities,
@@ -22,10 +21,20 @@ import type {
   OnceResult,
 } from "../values/types.js";
 
-const OPTIONS = optionNames("once()", [
-  ...["due", "allowAhead", "ttlMs", "signal", "autoExtend", ...LABELS],
-  ...["onReleaseError", "onLost", "disposeTimeoutMs"],
-]);
+const OPTIONS = optionNames(
+  "once()",
+  namesOf<OnceOptions>({
+    ...LABEL_OPTIONS,
+    due: true,
+    allowAhead: true,
+    ttlMs: true,
+    signal: true,
+    autoExtend: true,
+    onReleaseError: true,
+    onLost: true,
+    disposeTimeoutMs: true,
+  }),
+);
 
 /** The function of `once()`. */
 export type OnceWork<T, C extends BackendCapabilities> = (handle: OnceHandle<C>) => Promise<T> | T;
@@ -44,20 +53,17 @@ export async function runOnce<T, C extends BackendCapabilities>(
   const due = readDue(options.due);
   const { allowAhead = false } = options;
   checkBooleans({ allowAhead });
-  const terms = readDisposal(options);
-  const ttlMs = resolveTtl(options.ttlMs);
-  const autoExtend = readAutoExtend(options.autoExtend, ttlMs);
-  const signal = readSignal(options.signal ?? undefined);
-  const labels = readLabels(options);
+  const holding = readHolding(options);
+  const { signal } = holding;
   const internals = internalsOf(backend);
   const acquire = acquireOf(backend);
   if (internals?.grants === undefined || acquire === undefined) {
     throw invalid("this backend cannot store what is done: once() needs a backend of this package");
   }
-  const attempt = await acquire({ key, ttlMs, signal, autoExtend, ...labels }, { due, terms });
+  const attempt = await acquire(argumentsOf(key, holding), { due, terms: holding });
   if (!attempt.ok) return refused(attempt);
   const { lease, handle } = leaseWithHandle<C>(backend, attempt, key);
-  if (!allowAhead) await refuseFarAhead(backend, lease, ttlMs);
+  if (!allowAhead) await refuseFarAhead(backend, lease, holding.ttlMs);
   /** Whether the store was asked to release the lock and to store that it is done. */
   let isFinishing = false;
   const run = async (): Promise<T> => {

@@ -5,6 +5,7 @@ import { CALLBACK_WAITING } from "../native/wait.js";
 import { acquireUntilHeld } from "../waiting/waiting.js";
 import type { LeaseWithHandle } from "../holding/handle.js";
 import { internalsOf } from "../holding/internals.js";
+import { readHolding } from "../holding/options.js";
 import { lockHandleMembers } from "../backend/lock.js";
 import { reportReleaseError } from "../watching/reports.js";
 import type { BackendCapabilities, SyncGuardBackend } from "../values/types.js";
@@ -47,12 +48,9 @@ export function createHandle<C extends BackendCapabilities>(
     try {
       const acquisition = {
         target: { key },
-        ttlMs,
-        labels: { owner },
-        signal,
+        holding: readHolding({ ttlMs, owner, signal, onReleaseError }),
         acquisition: waiting,
         defaults: CALLBACK_WAITING,
-        terms: { onReleaseError },
         onUnknown: refuseUnknown,
       };
       acquired = await acquireUntilHeld(backend, acquisition);

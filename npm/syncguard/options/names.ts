@@ -25,6 +25,11 @@ export function optionNames(
   return { of, quiet: new Set(names), places };
 }
 
+/** The names of a type's members: TypeScript refuses a list that lacks one of them, or has another. */
+export function namesOf<Options>(names: Readonly<Record<keyof Options, true>>): string[] {
+  return Object.keys(names);
+}
+
 /** The options that say how to wait. */
 export const WAITING = [
   "maxRetries",

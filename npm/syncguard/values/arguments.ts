@@ -14,7 +14,12 @@ import { checkText, normalizeAndValidateKey } from "./values.js";
 const { maxTtlMs, maxLabelBytes } = constants;
 
 /** The names of the labels that are stored with a lock. */
-export const LABELS: readonly (keyof LockLabels)[] = constants.labelNames;
+const LABELS: readonly (keyof LockLabels)[] = constants.labelNames;
+
+/** The same among the options of a function. */
+export const LABEL_OPTIONS = Object.fromEntries(LABELS.map((name) => [name, true])) as Readonly<
+  Record<keyof LockLabels, true>
+>;
 
 /** A key of so many code units is short enough in any case: NFC makes at most nine bytes of UTF-8 of each. */
 const SURELY_SHORT = Math.floor(MAX_KEY_LENGTH_BYTES / 9);

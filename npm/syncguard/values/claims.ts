@@ -21,12 +21,38 @@ export type LockTarget = {
   readonly isSet?: boolean;
 };
 
+/** What can be asked for. */
+export type Wanted = string | Claim | readonly (string | Claim)[];
+
+/** What may stand beside a key among the options, in the place of a claim. */
+export type BesideKey = { readonly slots?: number | undefined; readonly take?: number | undefined };
+
+/** Their names. */
+export const BESIDE_KEY = ["slots", "take"];
+
+/** Whether some of them are given; `null` counts as not given. */
+export function isBesideKey({ slots, take }: BesideKey): boolean {
+  return (slots ?? take ?? undefined) !== undefined;
+}
+
 /**
- * Reads what `lock()` and `acquire()` were given.
+ * Reads what is to be locked: a key and what stands beside it, a claim, or several.
  *
  * @throws LockError `InvalidArgument`
  */
-export function readTarget(wanted: string | Claim | readonly (string | Claim)[]): LockTarget {
+export function readTarget(wanted: Wanted, beside: BesideKey = NOTHING): LockTarget {
+  if (!isBesideKey(beside)) return readWanted(wanted);
+  const { slots, take } = beside;
+  if ((take ?? undefined) !== undefined) {
+    throw invalid("take belongs into a claim: { key, slots, take }");
+  }
+  if (!isName(wanted)) throw invalid("slots belongs into the claim that key is");
+  return readWanted({ key: wanted, slots });
+}
+
+const NOTHING: BesideKey = {};
+
+function readWanted(wanted: Wanted): LockTarget {
   if (isName(wanted)) return { key: wanted };
   if (!Array.isArray(wanted)) {
     const claim = readClaim(wanted as Claim);

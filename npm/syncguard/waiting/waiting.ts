@@ -5,13 +5,12 @@
  * It must not know how a backend asks its store, or which store that is.
  */
 
-import type { Busy, StoredLabels } from "../native/outcome.js";
+import type { Busy } from "../native/outcome.js";
 import { addContext, LockError } from "../native/errors.js";
 import { readSignal } from "../native/signal.js";
 import { beginWait, Policy, type Wait } from "../native/wait.js";
 import { type OptionNames, optionNames, WAITING } from "../options/names.js";
 import { checkObject, invalid } from "../options/validation.js";
-import type { HeartbeatOptions } from "../values/auto-extend.js";
 import { type Cancellation, CANCELLED, watchSignals } from "./cancellation.js";
 import { INSIDE, isInside, warnOfInside } from "../holding/chain.js";
 import { addTarget, type LockTarget, exclusiveKeys } from "../values/claims.js";
@@ -27,6 +26,7 @@ import {
   type LeaseWithHandle,
 } from "../holding/handle.js";
 import { startHeartbeats } from "../holding/heartbeats.js";
+import type { Holding } from "../holding/options.js";
 import {
   type AcquireArguments,
   type Internals,
@@ -48,18 +48,13 @@ import { normalizeAndValidateKey } from "../values/values.js";
 /** What to acquire and how to wait, as the caller gave it: `null` counts as not given. */
 export type AcquisitionRequest = {
   target: LockTarget;
-  ttlMs: number;
-  labels: StoredLabels | undefined;
-  signal: AbortSignal | undefined;
-  /** How the lock extends itself, if it does; checked. */
-  autoExtend?: HeartbeatOptions | undefined;
+  /** How the lock is to be held. Its `onReleaseError` also hears of the release of a lock that was granted too late. */
+  holding: Holding & Pick<WantedTerms, "leads">;
   acquisition: AcquisitionOptions | null | undefined;
   /** What `acquisition` does not say. */
   defaults: Policy;
   /** What becomes of members of `acquisition` that are no options. */
   onUnknown: (options: object, names: OptionNames) => void;
-  /** How the lock is to be held. Its `onReleaseError` also hears of the release of a lock that was granted too late. */
-  terms?: WantedTerms | undefined;
 };
 
 const OPTIONS = optionNames("acquisition", [...WAITING, "signal"]);
@@ -69,12 +64,11 @@ export async function acquireUntilHeld<C extends BackendCapabilities>(
   backend: LockBackendLike<C>,
   request: AcquisitionRequest,
 ): Promise<LeaseWithHandle<C>> {
-  const user = readSignal(request.signal);
   const acquisitionSignal = readAcquisitionSignal(request);
   const internals = internalsOf(backend);
   const { clock = systemClock, origin = backend } = internals ?? {};
   const isOurs = internals?.grants !== undefined;
-  const { target, terms } = request;
+  const { target, holding } = request;
   const key = isOurs ? target.key : keyForUsers(target);
   const isInsideItself = (): boolean => isInside(origin, isOurs ? exclusiveKeys(target) : [key]);
   const warnIfInside = (): void => {
@@ -83,27 +77,27 @@ export async function acquireUntilHeld<C extends BackendCapabilities>(
   const policy = policyOf(request, key);
 
   const wait = beginWait(policy, clock.now());
-  const cancellation = watchSignals(user, acquisitionSignal, key);
+  const cancellation = watchSignals(holding.signal, acquisitionSignal, key);
   try {
     cancellation?.check();
-    const args = argumentsFor(request, key, cancellation, internals);
+    const args = argumentsFor(holding, key, cancellation, internals);
     const acquire = acquireOf(backend);
     let result: AcquireOk<C>;
     let startedMs = 0;
     if (acquire !== undefined && isOurs) {
       if (policy.waits) warnIfInside();
-      result = (await acquire(args, { wait, target, terms })) as AcquireOk<C>;
+      result = (await acquire(args, { wait, target, terms: holding })) as AcquireOk<C>;
       if (cancellation?.isAborted() === true) {
         // It was granted before, and wrappers have passed it on meanwhile.
-        giveBack(backend, result, key, terms);
+        giveBack(backend, result, key, holding);
         throw cancellation.error();
       }
     } else {
       const ask = async (): Promise<AcquireOk<C> | Locked> => {
         startedMs = clock.elapsed();
         const pending =
-          acquire === undefined ? backend.acquire(args) : acquire(args, { wait, terms });
-        return await attempt(backend, pending, key, terms, cancellation);
+          acquire === undefined ? backend.acquire(args) : acquire(args, { wait, terms: holding });
+        return await attempt(backend, pending, key, holding, cancellation);
       };
       const polling = { key, clock, wait, cancellation, ask, onLocked: warnIfInside };
       result = await askUntilHeld<AcquireOk<C>>(polling);
@@ -142,7 +136,7 @@ function keyForUsers({ key, claims }: LockTarget): string {
 
 /** What `acquire()` is given. */
 function argumentsFor(
-  { ttlMs, labels, autoExtend }: AcquisitionRequest,
+  { ttlMs, labels, autoExtend }: Holding,
   key: string,
   cancellation: Cancellation | undefined,
   internals: Internals | undefined,
@@ -161,15 +155,16 @@ function argumentsFor(
 function adopt<C extends BackendCapabilities>(
   backend: LockBackendLike<C>,
   result: AcquireOk<C>,
-  { target: { key }, ttlMs, terms, autoExtend }: AcquisitionRequest,
+  { target: { key }, holding }: AcquisitionRequest,
   internals: Internals | undefined,
   startedMs: number,
 ): LeaseWithHandle<C> {
   if (internals !== undefined) {
     const { lease, handle } = leaseWithHandle(backend, result, key);
-    return leaseWithHandle(backend, handleOnTerms(backend, handle, lease, terms), key);
+    return leaseWithHandle(backend, handleOnTerms(backend, handle, lease, holding), key);
   }
-  const adopted = leaseWithHandle(backend, handleOfCall(backend, result, key, terms), key);
+  const adopted = leaseWithHandle(backend, handleOfCall(backend, result, key, holding), key);
+  const { ttlMs, autoExtend } = holding;
   // A backend of users' own does not know the option.
   if (autoExtend !== undefined) {
     startHeartbeats(backend, adopted.handle, adopted.lease, { ttlMs, startedMs, autoExtend });
