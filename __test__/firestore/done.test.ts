@@ -80,6 +80,21 @@ describe.each(["native", "client"] as const)("done(tx) over the transport %s", (
     expect(await effect(key)).toEqual({ n: 1 });
   });
 
+  test("leaves it open if the function returns although the transaction failed", async () => {
+    const key = newKey();
+    const run = await backend.once(key, { due: 1 }, async ({ done }) => {
+      const transaction = db.runTransaction(async (tx) => {
+        await done(tx);
+        throw new Error("card declined");
+      });
+      await transaction.catch(() => undefined);
+    });
+    expect(run).toMatchObject({ ran: true });
+    expect([await marks(key), await backend.isLocked({ key })]).toEqual([[], false]);
+    expect(await backend.once(key, { due: 1 }, work)).toMatchObject({ ran: true });
+    expect(await effect(key)).toEqual({ n: 1 });
+  });
+
   test("keeps it done if the function fails, or the lock is lost, after the commit", async () => {
     const key = newKey();
     const failed = backend.once(key, { due: 1 }, async (handle) => {

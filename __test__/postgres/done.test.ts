@@ -103,6 +103,32 @@ describe("done(tx)", () => {
     expect(await effects(key)).toBe(1);
   });
 
+  test("leaves it open if the function returns although the transaction was rolled back", async () => {
+    const key = newKey();
+    const rollBack = async (tx: postgres.TransactionSql): Promise<void> => {
+      await tx`INSERT INTO effects VALUES (${key})`;
+      throw new Error("card declined");
+    };
+    const ways: ((handle: Handle) => Promise<unknown>)[] = [
+      ({ done }) => sql.begin((tx) => done(tx).then(() => rollBack(tx))).catch(() => undefined),
+      ({ doneQuery }) =>
+        sql
+          .begin(async (tx) => {
+            const { text, values } = doneQuery();
+            await tx.unsafe(text, values);
+            await rollBack(tx);
+          })
+          .catch(() => undefined),
+    ];
+    for (const way of ways) {
+      expect(await backend.once(key, { due: 1 }, way)).toMatchObject({ ran: true });
+      expect(await mark(key)).toBeUndefined();
+      expect(await backend.isLocked({ key })).toBe(false);
+    }
+    expect(await backend.once(key, { due: 1 }, work)).toMatchObject({ ran: true });
+    expect(await effects(key)).toBe(1);
+  });
+
   test("keeps it done if the function fails after the commit", async () => {
     const key = newKey();
     const failed = backend.once(key, { due: 1 }, async (handle) => {

@@ -272,6 +272,21 @@ describe("guardFailed()", () => {
     expect(stale.signal.reason).toMatchObject({ code: "LockLost" });
   });
 
+  test("is true for a guard that knew of the loss and did not ask the server", async () => {
+    const stale = await overtaken(newKey());
+    const first = await lockError(
+      sql.begin((tx) => stale.guard(tx)),
+      "LockLost",
+    );
+    const next = await lockError(
+      Promise.resolve().then(() => stale.guardQuery()),
+      "LockLost",
+    );
+    for (const error of [first, next, new Error("a query failed", { cause: next })]) {
+      expect(await stale.guardFailed(error)).toBe(true);
+    }
+  });
+
   test("is false for any other error, also of the same SQLSTATE, or that quotes the statement", async () => {
     const held = await backend.lock(newKey());
     const { text } = held.guardQuery();

@@ -114,16 +114,20 @@ async function endLater(
 }
 
 /**
- * Releases the lock under which something was done for its period, and stores in the same step that it is. `undefined` if it is lost:
- * then it is to be released otherwise, unless it may have been done before that.
+ * Releases the lock under which something was done for its period, and stores in the same step that it is, unless a transaction of the
+ * holder's was to do that. `undefined` if it is lost: then it is to be released otherwise, unless it may have been done before that.
  */
 export function finishHeld(lease: Lease, backend: Releasing): Promise<ReleaseResult> | undefined {
   lease.end();
-  return lease.mayBeFinished ? finish(lease, backend) : undefined;
+  return lease.mayBeDone || !lease.isLost() ? finish(lease, backend) : undefined;
 }
 
 async function finish(lease: Lease, backend: Releasing): Promise<ReleaseResult> {
   const { due, ids } = lease;
+  const isOpen = lease.mayBeDone && !lease.isLost();
+  // The transaction may have been rolled back: that it is done, it alone may say.
+  if (isOpen && (await releaseOn(backend, ids, lease)).ok) return { ok: true };
+  // If the lock is gone, this succeeds only where the mark is there.
   const result = await releaseOn(backend, due === undefined ? ids : { ...ids, due }, lease);
   if (!result.ok) lease.gone();
   return result;

@@ -33,7 +33,7 @@ export class Lease extends Granted {
   private extension: Extension | undefined = undefined;
   private lossSignal: LossSignal | undefined = undefined;
   private disarm: (() => void) | undefined = undefined;
-  private mayBeDone = false;
+  private isDoneElsewhere = false;
   /** That of whoever has asked for the lock: users' functions hear of it there, wherever they are called from. */
   private readonly context = new AsyncResource("SyncGuardLock");
 
@@ -78,9 +78,9 @@ export class Lease extends Granted {
     return this.terms.membersOf?.(this);
   }
 
-  /** Whether it may be done for its period although it is lost. */
-  get mayBeFinished(): boolean {
-    return this.mayBeDone || !this.isLost();
+  /** Whether a transaction of its holder may have stored that something is done for its period. */
+  get mayBeDone(): boolean {
+    return this.isDoneElsewhere;
   }
 
   /** Its caller has it from now on, and hears of its loss. */
@@ -88,9 +88,9 @@ export class Lease extends Granted {
     if (this.audience === "nobody") this.audience = "all";
   }
 
-  /** A transaction of its holder may have stored that something is done for its period. */
+  /** A transaction of its holder is to store that something is done for its period. */
   noteDone(): void {
-    this.mayBeDone = true;
+    this.isDoneElsewhere = true;
   }
 
   /** Aborted when the lock is lost. Without heartbeats that is at its end. */

@@ -50,7 +50,10 @@ export function guarding(store: Store): StoreMembersOf {
     };
     const check = both(() => store.check(lease.lockIds));
     const guardFailed = async (error: unknown): Promise<boolean> => {
-      const refusal = refusalIn(error);
+      const all = objectsIn(error);
+      // Thrown by a guard that knew of the loss, and so did not ask the server.
+      if (lease.loss !== undefined && all.includes(lease.loss)) return true;
+      const refusal = refusalAmong(all);
       if (refusal !== undefined) await judged(refusal, lease, direct);
       return refusal !== undefined;
     };
@@ -80,27 +83,36 @@ const NOT_HELD = "22P02";
 const DEPTH = 5;
 const OBJECTS = 100;
 
-/**
- * The server's error of a guard that refused, in that of any client: the object that has its SQLSTATE, and its words. A statement that
- * failed for another reason may be quoted in the error as well, so its words alone mean nothing.
- */
-function refusalIn(error: unknown): { code: string; message: string } | undefined {
+/** The error of a client, and what it was made of, outermost first. */
+function objectsIn(error: unknown): object[] {
+  const seen = new Set<object>();
   let layer = [error];
-  const seen = new Set<unknown>();
-  for (let depth = 0; depth < DEPTH; depth += 1) {
-    const next: unknown[] = [];
-    for (const each of layer) {
-      if (typeof each !== "object" || each === null || seen.has(each)) continue;
-      if (seen.add(each).size > OBJECTS) return undefined;
-      // The message and the cause of an error are not enumerable.
-      const values = Object.getOwnPropertyNames(each).map((name) => (each as Fields)[name]);
-      const message = values.find(isRefusal);
-      if (values.includes(NOT_HELD) && message !== undefined) return { code: NOT_HELD, message };
-      next.push(...values);
-    }
-    layer = next;
+  for (let depth = 0; depth < DEPTH && seen.size < OBJECTS; depth += 1) {
+    const isNew = (each: unknown): each is object =>
+      typeof each === "object" && each !== null && !seen.has(each);
+    const found = layer.filter(isNew).slice(0, OBJECTS - seen.size);
+    for (const each of found) seen.add(each);
+    layer = found.flatMap(valuesOf);
+  }
+  return [...seen];
+}
+
+/**
+ * The server's error of a guard that refused: the object that has its SQLSTATE, and its words. A statement that failed for another
+ * reason may be quoted in the error as well, so its words alone mean nothing.
+ */
+function refusalAmong(objects: readonly object[]): { code: string; message: string } | undefined {
+  for (const each of objects) {
+    const values = valuesOf(each);
+    const message = values.find(isRefusal);
+    if (values.includes(NOT_HELD) && message !== undefined) return { code: NOT_HELD, message };
   }
   return undefined;
+}
+
+/** The message and the cause of an error are not enumerable. */
+function valuesOf(object: object): unknown[] {
+  return Object.getOwnPropertyNames(object).map((name) => (object as Fields)[name]);
 }
 
 type Fields = Readonly<Record<string, unknown>>;

@@ -63,7 +63,7 @@ export interface PostgresGuard {
    *   await transaction(text, values);
    * } catch (error) {
    *   if (!(await held.guardFailed(error))) throw error;
-   *   console.log("somebody else has taken over", held.signal.reason);
+   *   console.log("nothing was written", held.signal.aborted);
    * }
    * ```
    */
