@@ -180,3 +180,52 @@ describe("a backend whose methods are not its own", () => {
     }
   });
 });
+
+describe("a method that was replaced after the lock was granted", () => {
+  const wrappers: [string, (backend: SyncGuardBackend) => SyncGuardBackend][] = [
+    ["the backend", (backend) => backend],
+    ["a wrapper of it", (backend) => withTelemetry(backend, { onEvent: () => undefined })],
+  ];
+  test.each(wrappers)("is what handles call: release of %s", async (_, wrap) => {
+    const { backend, released } = storeDouble();
+    const stand = wrap(backend);
+    const handle = await stand.acquire({ key: "some:key", ttlMs: 60_000 });
+    const second = await stand.acquire({ key: "some:key", ttlMs: 60_000 });
+    if (!handle.ok || !second.ok) throw new Error("not granted");
+    const release = vi.fn(stand.release);
+    Object.assign(stand, { release });
+    const { signal } = new AbortController();
+    expect(await handle.release(signal)).toEqual({ ok: true });
+    await second[Symbol.asyncDispose]();
+    expect(release.mock.calls).toEqual([
+      [{ lockId: handle.lockId, signal }],
+      [{ lockId: second.lockId }],
+    ]);
+    expect(released).toEqual([handle.lockId, second.lockId]);
+  });
+
+  test.each(wrappers)("is what handles call: extend of %s", async (_, wrap) => {
+    const { backend } = storeDouble();
+    const stand = wrap(backend);
+    const handle = await stand.acquire({ key: "some:key", ttlMs: 60_000 });
+    if (!handle.ok) throw new Error("not granted");
+    const extend = vi.fn(async () => ({ ok: true, expiresAtMs: 7 }) as const);
+    Object.assign(stand, { extend });
+    expect(await handle.extend(9_000)).toEqual({ ok: true, expiresAtMs: 7 });
+    expect(extend.mock.calls).toEqual([[{ lockId: handle.lockId, ttlMs: 9_000 }]]);
+    expect(handle.expiresAtMs).toBe(7);
+  });
+});
+
+test("a handle of a backend that is closed says which lock it is about", async () => {
+  const { store, backend } = storeDouble();
+  Object.assign(store, { close: async () => undefined });
+  const handle = await backend.acquire({ key: "some:key", ttlMs: 60_000 });
+  if (!handle.ok) throw new Error("not granted");
+  await backend.close();
+  const { lockId } = handle;
+  for (const asked of [handle.extend(9_000), handle.release()]) {
+    const { code, context } = await lockError(asked);
+    expect([code, context]).toEqual(["Aborted", { key: "some:key", lockId }]);
+  }
+});

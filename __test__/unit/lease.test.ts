@@ -22,8 +22,11 @@ const load = createRequire(import.meta.url);
 const { Lease } = load("../../dist/holding/lease.js") as { Lease: new (grant: object) => Lease };
 const { systemClock } = load("../../dist/values/clock.js") as { systemClock: object };
 const { extendHeld, releaseHeld } = load("../../dist/holding/held.js") as {
-  extendHeld: (lease: Lease, backend: object, ttlMs: number) => Promise<Asked>;
-  releaseHeld: (lease: Lease, backend: object) => Promise<Asked>;
+  extendHeld: (lease: Lease, access: object, ttlMs: number) => Promise<Asked>;
+  releaseHeld: (lease: Lease, access: object) => Promise<Asked>;
+};
+const { accessTo } = load("../../dist/holding/internals.js") as {
+  accessTo: (backend: object) => object;
 };
 
 const EVENTS: Readonly<Record<string, (lease: Lease) => void>> = {
@@ -104,14 +107,14 @@ describe.each(abilities?.rows ?? [])("a handle of a lock that is %s", (state, ..
   test(`extend: ${extend}`, async () => {
     const { lease } = leaseIn(state ?? "");
     const { backend, count } = asked();
-    const { ok } = await extendHeld(lease, backend, 1_000);
+    const { ok } = await extendHeld(lease, accessTo(backend), 1_000);
     expect([ok, count()]).toEqual(extend === "asks the store" ? [true, 1] : [false, 0]);
   });
 
   test(`release: ${release}`, async () => {
     const { lease } = leaseIn(state ?? "");
     const { backend, count } = asked();
-    const { ok } = await releaseHeld(lease, backend);
+    const { ok } = await releaseHeld(lease, accessTo(backend));
     expect([ok, count()]).toEqual([release === "asks the store", 1]);
   });
 
@@ -132,8 +135,8 @@ test("what was lost while it was held is refused for ever, also once it is relea
   lease.freed([lockId]);
   expect(lease.state).toBe("released");
   const { backend, count } = asked();
-  expect((await extendHeld(lease, backend, 1_000)).ok).toBe(false);
+  expect((await extendHeld(lease, accessTo(backend), 1_000)).ok).toBe(false);
   expect(count()).toBe(0);
-  expect((await releaseHeld(lease, backend)).ok).toBe(false);
+  expect((await releaseHeld(lease, accessTo(backend))).ok).toBe(false);
   expect(lease.signal.aborted).toBe(true);
 });

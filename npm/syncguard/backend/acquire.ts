@@ -18,11 +18,10 @@ import { addTarget, givenKey, type LockTarget, readTarget } from "../values/clai
 import type { BackendContext, StoreHeartbeats } from "./context.js";
 import { TIME_TOLERANCE_MS } from "../values/defaults.js";
 import { type Done, isAfter, storedDue } from "../values/due.js";
-import { extendChecked } from "./extend.js";
 import { withWanted } from "../holding/grant.js";
 import { createHandle, noLock } from "../holding/handle.js";
 import { startHeartbeats } from "../holding/heartbeats.js";
-import type { AcquireArguments, Asked } from "../holding/internals.js";
+import type { AcquireArguments, Asked, LeaseOperations } from "../holding/internals.js";
 import { Lease } from "../holding/lease.js";
 import { releaseInBackground } from "../holding/held.js";
 import { given, startingSignal } from "../values/starting.js";
@@ -137,9 +136,11 @@ function grant(on: BackendContext, attempt: Attempt, granted: Acquired): object 
   heartbeats?.granted(lease);
   checkInTime(on, lease, attempt, nowMs - startedMs);
   if (granted.fenceNearLimit) logFenceWarning(granted.fence, hashKey(target.key));
-  const handle = createHandle(on.self(), lease, granted.fence, terms, target.isSet);
+  const handle = createHandle(on.access(), lease, granted.fence, terms, target.isSet);
   if (heartbeats === undefined && autoExtend !== undefined) {
-    startHeartbeats({ extend: extendChecked(on) }, handle, lease, { ttlMs, startedMs, autoExtend });
+    const { leases } = on;
+    const extend: LeaseOperations["extend"] = (held, ms, ends) => leases.beat(held, ms, ends);
+    startHeartbeats({ extend }, handle, lease, { ttlMs, startedMs, autoExtend });
   }
   if (grants.phase !== "granting") {
     // While releaseAll() runs, it releases this lock, too.
@@ -170,8 +171,13 @@ function checkInTime(
   );
 }
 
-function giveBack({ self, terms }: BackendContext, lease: Lease): void {
-  releaseInBackground(self(), lease.ids, reported(lease, undefined), terms.onReleaseError);
+function giveBack({ access, terms }: BackendContext, lease: Lease): void {
+  releaseInBackground(
+    access().backend,
+    lease.ids,
+    reported(lease, undefined),
+    terms.onReleaseError,
+  );
 }
 
 /** The result for whoever was not granted the lock. */

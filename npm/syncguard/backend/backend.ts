@@ -28,6 +28,8 @@ import {
 } from "../holding/internals.js";
 import { runLeader } from "./lead.js";
 import type { Lease } from "../holding/lease.js";
+import { observeLeases } from "../holding/observed-leases.js";
+import { StoreLeases } from "../holding/store-leases.js";
 import { createLockMethod } from "./lock.js";
 import { forceRelease, isLocked, lookup } from "./look.js";
 import { runOnce } from "./once.js";
@@ -76,11 +78,13 @@ export function createBackendOn<C extends BackendCapabilities>(
   const stream = publisher(store.capabilities.backend, transport);
   const grants = new Grants(clock, () => store.refuseWaiters());
   const direct = parts.direct && directOn(grants, parts.direct);
+  const waiters = new Waiters();
+  const leases = new StoreLeases(store, grants, waiters);
   const context: BackendContext = {
-    ...{ store, clock, capabilities, grants, waiters: new Waiters() },
+    ...{ store, clock, capabilities, grants, waiters, leases },
     terms: { ...readDisposal(options), clock, stream, minHoldMs: 0, ...membersOn(parts, direct) },
     createHeartbeats: parts.heartbeats,
-    self: () => backend,
+    access: () => access,
   };
   const operations = observe(operationsOn<C>(context), stream, clock, true);
   const close = closing(store, grants);
@@ -102,9 +106,12 @@ export function createBackendOn<C extends BackendCapabilities>(
     close,
     [Symbol.asyncDispose]: close,
   };
-  const queues = () => context.waiters.queues();
-  const internals = { origin: backend, clock, operations, stream, grants, clockSkew, queues };
-  setInternals(backend, direct === undefined ? internals : { ...internals, direct });
+  const queues = () => waiters.queues();
+  const internals = {
+    ...{ origin: backend, clock, operations, stream, grants, clockSkew, queues },
+    leases: observeLeases(leases, stream, clock),
+  };
+  const access = setInternals(backend, direct === undefined ? internals : { ...internals, direct });
   return backend;
 }
 
@@ -112,7 +119,7 @@ export function createBackendOn<C extends BackendCapabilities>(
 function operationsOn<C extends BackendCapabilities>(context: BackendContext): Operations<C> {
   return {
     acquire: (opts, asked) => acquire<C>(context, opts, asked),
-    release: (opts, lease) => release(context, opts, lease),
+    release: (opts) => release(context, opts),
     extend: (opts) => extend(context, opts),
     isLocked: (opts) => isLocked(context, opts),
     lookup: (opts) => lookup<C>(context, opts),

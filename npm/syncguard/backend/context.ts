@@ -6,8 +6,10 @@ import type { HeartbeatOptions } from "../values/auto-extend.js";
 import type { Clock } from "../values/clock.js";
 import type { Terms } from "../holding/grant.js";
 import type { Grants } from "../holding/grants.js";
+import type { HolderAccess } from "../holding/internals.js";
 import type { Lease } from "../holding/lease.js";
-import type { BackendCapabilities, LockBackend } from "../values/types.js";
+import type { StoreLeases } from "../holding/store-leases.js";
+import type { BackendCapabilities } from "../values/types.js";
 import type { Waiters } from "../waiting/waiters.js";
 
 /** A store of locks, as far as every backend needs it. */
@@ -35,6 +37,7 @@ export type BackendContext = {
   readonly waiters: Waiters;
   /** Sends the heartbeats of a lock, if the store extends locks itself. */
   readonly createHeartbeats: ((options: HeartbeatOptions) => StoreHeartbeats) | undefined;
-  /** The backend as its users have it: handles use it. */
-  readonly self: () => Pick<LockBackend, "release" | "extend">;
+  readonly leases: StoreLeases;
+  /** The backend as the handles of its locks use it. */
+  readonly access: () => HolderAccess;
 };

@@ -1,13 +1,12 @@
 /** Extends locks by their ids. */
 
-import { type Absence, type MissingLock, settle } from "../native/outcome.js";
 import { checkTtl } from "../values/arguments.js";
 import type { BackendContext } from "./context.js";
-import { failure, goneLock } from "../values/mutation.js";
+import { goneLock } from "../values/mutation.js";
 import { monitoredLease } from "../holding/monitored.js";
 import { addIds, type Part, partsOf, readIds } from "./parts.js";
 import { given, startingSignal } from "../values/starting.js";
-import type { Extending } from "../holding/internals.js";
+import { extensionOf } from "../holding/store-leases.js";
 import type { ExtendResult, LockOp, LocksOp } from "../values/types.js";
 
 export async function extend(
@@ -27,7 +26,7 @@ export async function extend(
     const beforeMs = parts.map(({ lease }) => lease.mayEnd(endMs));
     let result: ExtendResult;
     try {
-      result = resultOf(settle(await on.store.extend(lockIds, ttlMs, signal)));
+      result = extensionOf(await on.store.extend(lockIds, ttlMs, signal));
     } catch (error) {
       // Whatever else it was, the store may have carried it out.
       if ((error as { code?: unknown }).code === "InvalidArgument") {
@@ -45,19 +44,6 @@ export async function extend(
   } catch (error) {
     throw addIds(error, named, parts);
   }
-}
-
-/** Extends a lock whose arguments were checked, for heartbeats. */
-export function extendChecked(on: BackendContext): Extending["extend"] {
-  return async ({ ttlMs, signal, ...ids }: (LockOp | LocksOp) & { ttlMs: number }) => {
-    const lockIds = "lockIds" in ids ? ids.lockIds : [ids.lockId];
-    return resultOf(settle(await on.store.extend(lockIds, ttlMs, signal)));
-  };
-}
-
-function resultOf(outcome: number | Absence | MissingLock): ExtendResult {
-  if (typeof outcome === "number") return { ok: true, expiresAtMs: outcome };
-  return typeof outcome === "object" ? failure(outcome.absence, outcome.lock) : failure(outcome, 0);
 }
 
 function noteExtended({ lease, lockIds }: Part, endMs: number, ttlMs: number): void {

@@ -13,7 +13,7 @@ import { isInside, runInside } from "../holding/chain.js";
 import { type Clock, systemClock, type Timer } from "../values/clock.js";
 import { disposalOf, type LeaseWithHandle } from "../holding/handle.js";
 import { disposeHeld } from "../holding/held.js";
-import { internalsOf } from "../holding/internals.js";
+import { accessTo, internalsOf } from "../holding/internals.js";
 import type { Lease } from "../holding/lease.js";
 import { readHolding } from "../holding/options.js";
 import { Refusals } from "../values/refusals.js";
@@ -79,7 +79,7 @@ export async function runLeader<C extends BackendCapabilities>(
     const disposal = disposalOf(handle);
     // What releaseAll() has given up, it releases itself.
     const isGivenUp = lease.loss !== undefined && grants?.refused.aborted === true;
-    if (!isGivenUp) await disposeHeld(lease, backend, disposal);
+    if (!isGivenUp) await disposeHeld(lease, accessTo(backend), disposal);
     if (failure !== undefined) {
       reportLeadError(failure.error, key, "term", onError);
       return "after a failure";

@@ -19,7 +19,7 @@ import { disposalOf, type LeaseWithHandle, membersOfSet } from "../holding/handl
 import { disposeHeld, extendHeld } from "../holding/held.js";
 import type { Lease } from "../holding/lease.js";
 import { readHolding } from "../holding/options.js";
-import { type Extending, internalsOf } from "../holding/internals.js";
+import { accessTo, type Extending, internalsOf, type Releasing } from "../holding/internals.js";
 import { Refusals } from "../values/refusals.js";
 import type {
   AcquireOk,
@@ -133,7 +133,7 @@ export async function runUnder<T, C extends BackendCapabilities>(
     } finally {
       // Without the signal: if it has aborted the work, the lock must still be released. The handle is there until now, so that
       // the lock does not count as forgotten while the work runs.
-      await disposeHeld(lease, backend, disposalOf(handle));
+      await disposeHeld(lease, accessTo(backend), disposalOf(handle));
     }
   };
   const runHeld = stream?.runHeld;
@@ -146,7 +146,7 @@ export async function runUnder<T, C extends BackendCapabilities>(
 
 /** The handle that `lock()` passes to its callback. Its signal is aborted with `user`, too. */
 export function createLockHandle<C extends BackendCapabilities>(
-  backend: Extending,
+  backend: Extending & Releasing,
   granted: AcquireOk<C>,
   key: string,
   lease: Lease,
@@ -163,7 +163,7 @@ export function createLockHandle<C extends BackendCapabilities>(
 
 /** What the handles of callbacks have in common. */
 export function lockHandleMembers<C extends BackendCapabilities>(
-  backend: Extending,
+  backend: Extending & Releasing,
   granted: AcquireOk<C>,
   key: string,
   lease: Lease,
@@ -183,8 +183,9 @@ export function lockHandleMembers<C extends BackendCapabilities>(
     ...lease.membersOfStore(),
   });
   lease.follow(handle);
+  const access = accessTo(backend);
   const extend: LockHandleMembers["extend"] = (ttlMs, signal) =>
-    extendHeld(lease, backend, ttlMs, signal);
+    extendHeld(lease, access, ttlMs, signal);
   const assertHeld = (): void => lease.assertHeld();
   return Object.assign(handle, { extend, assertHeld }) as unknown as LockHandleMembers<C>;
 }

@@ -9,7 +9,7 @@ import { type Done, readDue } from "../values/due.js";
 import { isFarAhead } from "../values/period.js";
 import { disposalOf, leaseWithHandle } from "../holding/handle.js";
 import { disposeHeld, finishHeld, releaseUnused } from "../holding/held.js";
-import { acquireOf, internalsOf, type Releasing } from "../holding/internals.js";
+import { accessTo, acquireOf, type HolderAccess, internalsOf } from "../holding/internals.js";
 import type { Lease } from "../holding/lease.js";
 import { argumentsOf, readHolding } from "../holding/options.js";
 import { createLockHandle } from "./lock.js";
@@ -63,14 +63,15 @@ export async function runOnce<T, C extends BackendCapabilities>(
   const attempt = await acquire(argumentsOf(key, holding), { due, terms: holding });
   if (!attempt.ok) return refused(attempt);
   const { lease, handle } = leaseWithHandle<C>(backend, attempt, key);
-  if (!allowAhead) await refuseFarAhead(backend, lease, holding.ttlMs);
+  const access = accessTo(backend);
+  if (!allowAhead) await refuseFarAhead(access, lease, holding.ttlMs);
   /** Whether the store was asked to release the lock and to store that it is done. */
   let isFinishing = false;
   const run = async (): Promise<T> => {
     try {
       const lockHandle = createLockHandle(backend, handle, key, lease, signal) as OnceHandle<C>;
       const value = await runInside(internals.origin, [key], lease, () => fn(lockHandle));
-      const finished = finishHeld(lease, backend);
+      const finished = finishHeld(lease, access);
       isFinishing = finished !== undefined;
       if ((await finished)?.ok !== true) {
         throw lease.loss ?? new LockError("LockLost", "the lock was lost", { key });
@@ -78,7 +79,7 @@ export async function runOnce<T, C extends BackendCapabilities>(
       return value;
     } finally {
       // It stays open: whoever comes next does it.
-      if (!isFinishing) await disposeHeld(lease, backend, disposalOf(handle));
+      if (!isFinishing) await disposeHeld(lease, access, disposalOf(handle));
     }
   };
   const { runHeld } = internals.stream;
@@ -92,12 +93,12 @@ export async function runOnce<T, C extends BackendCapabilities>(
  * @throws LockError `InvalidArgument`
  */
 export async function refuseFarAhead(
-  backend: Releasing,
+  access: HolderAccess,
   lease: Lease,
   ttlMs: number,
 ): Promise<void> {
   if (lease.due === undefined || !isFarAhead(lease.due, lease.expiresAtMs - ttlMs)) return;
-  await releaseUnused(lease, backend);
+  await releaseUnused(lease, access);
   throw invalid(
     "due begins more than a day after this moment of the store's clock, and once it is done all that is right would count as done: " +
       "correct it, or the clock of this machine, or allow it with allowAhead",

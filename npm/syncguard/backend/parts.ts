@@ -63,16 +63,6 @@ export function leave({ lease, lockIds, isOwn }: Part, grants: Grants): boolean 
   return lease.leave(lockIds, isOwn);
 }
 
-/** The locks that were not there, as a release has found. */
-export function goneOf(
-  lockIds: readonly string[],
-  outcome: true | string | readonly boolean[],
-): string[] {
-  if (outcome === true) return [];
-  if (typeof outcome === "string") return [...lockIds];
-  return lockIds.filter((_, place) => outcome[place] !== true);
-}
-
 /** What a release has found of a part. */
 export function noteReleased(
   { lease, lockIds, isOwn }: Part,

@@ -6,7 +6,8 @@ import { optionNames, refuseUnknown } from "../options/names.js";
 import { systemClock, type Timer } from "../values/clock.js";
 import type { Grants } from "../holding/grants.js";
 import type { Lease } from "../holding/lease.js";
-import { internalsOf, releaseOn } from "../holding/internals.js";
+import { accessTo, internalsOf } from "../holding/internals.js";
+import { releaseBy } from "../holding/held.js";
 import { contextOf } from "../holding/together.js";
 import type { LockBackend, ReleaseAllOptions, ReleaseAllResult } from "../values/types.js";
 
@@ -17,7 +18,7 @@ const AT_ONCE = 256;
 
 /** Creates the `releaseAll` method of the backend that `self` returns. */
 export function createReleaseAll(
-  self: () => Pick<LockBackend, "release">,
+  self: () => Pick<LockBackend, "release" | "extend">,
 ): (options?: ReleaseAllOptions) => Promise<ReleaseAllResult> {
   let running: Promise<ReleaseAllResult> | undefined;
   return async (optionsOrNull) => {
@@ -37,12 +38,13 @@ export function createReleaseAll(
 }
 
 async function releaseAll(
-  backend: Pick<LockBackend, "release">,
+  backend: Pick<LockBackend, "release" | "extend">,
   timeoutMs: number,
 ): Promise<ReleaseAllResult> {
   const { grants, clock = systemClock } = internalsOf(backend) ?? {};
   const result: ReleaseAllResult = { released: 0, gone: 0, failed: [] };
   if (grants === undefined) return result;
+  const access = accessTo(backend);
   grants.refuse();
 
   const controller = new AbortController();
@@ -64,7 +66,7 @@ async function releaseAll(
     elsewhere.delete(lease);
     unanswered.add(lease);
     try {
-      const { ok } = await releaseOn(backend, { ...lease.ids, signal: controller.signal }, lease);
+      const { ok } = await releaseBy(access, lease, { signal: controller.signal });
       if (!unanswered.has(lease)) return;
       if (ok) result.released += 1;
       else notThere.add(lease);

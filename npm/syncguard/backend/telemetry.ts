@@ -7,14 +7,16 @@ import { joined, type Observation, type Stream } from "../watching/events.js";
 import { observe } from "./observe.js";
 import { decorate, disposalOf, handleOfCall, leaseOf } from "../holding/handle.js";
 import type { WantedTerms } from "../holding/grant.js";
+import { extendBy, releaseBy } from "../holding/held.js";
 import { startHeartbeats } from "../holding/heartbeats.js";
+import { observeLeases } from "../holding/observed-leases.js";
+import { UsersLeases } from "../holding/users-leases.js";
 import {
   type AcquireArguments,
-  extendOn,
+  accessTo,
   internalsOf,
   type Operations,
   setInternals,
-  releaseOn,
   acquireOf,
 } from "../holding/internals.js";
 import { runLeader } from "./lead.js";
@@ -112,8 +114,9 @@ export function observeBackend<C extends BackendCapabilities>(
   const operations: Operations<C> = {
     acquire: (opts, asked) =>
       refusalOf(opts?.claims) ?? acquireOf(backend)?.(opts, asked) ?? backend.acquire(opts),
-    release: (opts, lease) => refusalOf(lockIdsOf(opts)) ?? releaseOn(backend, opts, lease),
-    extend: (opts) => refusalOf(lockIdsOf(opts)) ?? extendOn(backend, opts),
+    release: (opts) => refusalOf(lockIdsOf(opts)) ?? backend.release(opts as LockOp),
+    extend: (opts) =>
+      refusalOf(lockIdsOf(opts)) ?? backend.extend(opts as LockOp & { ttlMs: number }),
     isLocked: (opts) => backend.isLocked(opts),
     lookup: (opts) => backend.lookup(opts),
     forceRelease: (key, options) => (backend as SyncGuardBackend<C>).forceRelease(key, options),
@@ -145,7 +148,17 @@ export function observeBackend<C extends BackendCapabilities>(
   const dispose = backend[Symbol.asyncDispose];
   if (dispose) observed[Symbol.asyncDispose] = async () => await dispose.call(backend);
   const everybody = joined(internals?.stream, stream);
-  setInternals(observed, { origin, clock, operations: all, stream: everybody, grants, clockSkew });
+  const inner = accessTo(backend);
+  const leases = observeLeases(
+    {
+      release: (lease, how) => releaseBy(inner, lease, how),
+      extend: (lease, ttlMs, signal) => extendBy(inner, lease, ttlMs, signal),
+    },
+    stream,
+    clock,
+  );
+  const told = { origin, clock, operations: all, leases, stream: everybody, grants, clockSkew };
+  setInternals(observed, told);
   return observed;
 }
 
@@ -205,7 +218,8 @@ function acquireOfUsers<C extends BackendCapabilities>({
       : decorate(self(), result, key, disposalOf(result));
     const lease = leaseOf(handle);
     if (lease !== undefined && handle.ok && autoExtend !== undefined) {
-      startHeartbeats(backend, handle, lease, { ttlMs, startedMs, autoExtend });
+      const leases = new UsersLeases(backend);
+      startHeartbeats(leases, handle, lease, { ttlMs, startedMs, autoExtend });
     }
     return handle;
   };

@@ -1,6 +1,6 @@
 /** What the page can change: it force-releases a lock, and marks a period as done or not done. */
 
-import { observer } from "../backend/observe.js";
+import { observer } from "../watching/observer.js";
 import { direct } from "../inspection/direct.js";
 import { isOtherKind, type Mark, readMark } from "../inspection/marks.js";
 import { invalid } from "../options/validation.js";

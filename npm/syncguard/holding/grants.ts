@@ -101,9 +101,15 @@ export class Grants {
     return this.locks.get(lockId);
   }
 
-  /** The release of a lock begins; give it back with {@link add} if that fails. */
-  remove(lockId: string): void {
-    this.locks.delete(lockId);
+  /** The release of a lock begins; give it back with {@link add} if that fails. Gives whether it was there. */
+  remove(lockId: string): boolean {
+    return this.locks.delete(lockId);
+  }
+
+  /** The same of all that is left of a lease. */
+  removeLease(lease: Lease): boolean {
+    if (lease.locks === undefined) return this.remove(lease.lockId);
+    return lease.lockIds.filter((lockId) => this.remove(lockId)).length > 0;
   }
 
   /** The locks that are held as far as this process knows. */

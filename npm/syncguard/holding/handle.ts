@@ -11,7 +11,13 @@ import { disposalWith, PLAIN_TERMS, type WantedTerms } from "./grant.js";
 import { disposeHeld, extendHeld, releaseHeld, releaseInBackground } from "./held.js";
 import { Lease } from "./lease.js";
 import { Refusals } from "../values/refusals.js";
-import { type Extending, internalsOf, type Releasing } from "./internals.js";
+import {
+  accessTo,
+  type Extending,
+  type HolderAccess,
+  internalsOf,
+  type Releasing,
+} from "./internals.js";
 import type {
   AcquireOk,
   AcquireResult,
@@ -122,7 +128,7 @@ export function disposalOf(result: object): DisposalOptions {
 
 /** The handle of a lock that a backend of this package has granted. */
 export function createHandle(
-  backend: Extending & Releasing,
+  access: HolderAccess,
   lease: Lease,
   fence: string,
   disposal: DisposalOptions,
@@ -132,14 +138,14 @@ export function createHandle(
   handle.ok = true;
   if (isSet) {
     showMember(handle, "expiresAtMs", EXPIRY);
-    return addMethods(backend, complete(Object.assign(handle, membersOfSet(lease)), lease), lease);
+    return addMethods(access, complete(Object.assign(handle, membersOfSet(lease)), lease), lease);
   }
   handle.lockId = lease.lockId;
   showMember(handle, "expiresAtMs", EXPIRY);
   handle.fence = fence;
   const slot = lease.locks?.[0]?.slot;
   if (typeof slot === "number") handle.slot = slot;
-  return addMethods(backend, complete(handle, lease), lease);
+  return addMethods(access, complete(handle, lease), lease);
 }
 
 /** What shows several locks. */
@@ -206,7 +212,7 @@ function handleWith<C extends BackendCapabilities>(
   // Only the members: methods of these names may be bound to another backend.
   for (const name of Reflect.ownKeys(result)) copyMember(result, handle, name, lease);
   if (leaseOf(result) === lease && Object.hasOwn(result, "signal")) complete(handle, lease);
-  return addMethods(backend, handle, lease) as unknown as AsyncLock<C>;
+  return addMethods(accessTo(backend), handle, lease) as unknown as AsyncLock<C>;
 }
 
 /** The locks that backends of users' own have granted. */
@@ -281,7 +287,7 @@ function showMember(handle: Handle, name: string, { get }: Getter): void {
  * name or a spread takes V8 several times as long.
  */
 function addMethods(
-  backend: Extending & Releasing,
+  access: HolderAccess,
   bareHandle: Handle,
   lease: Lease,
 ): Handle & DisposableLockHandle {
@@ -295,15 +301,15 @@ function addMethods(
     if (releasing !== undefined) return { ok: false };
     // Checked first: an unusable signal must not use up the only release.
     if (signal !== undefined) checkAborted(readSignal(signal));
-    const release = releaseHeld(lease, backend, signal);
+    const release = releaseHeld(lease, access, signal);
     releasing = release;
     return await release;
   };
   handle.extend = (ttlMs, signal) =>
-    (ttlMs as unknown) === WHOSE ? (handle as never) : extendHeld(lease, backend, ttlMs, signal);
+    (ttlMs as unknown) === WHOSE ? (handle as never) : extendHeld(lease, access, ttlMs, signal);
   handle[Symbol.asyncDispose] = async () => {
     if (releasing === undefined) {
-      releasing = disposeHeld(lease, backend, Handle.disposal(handle));
+      releasing = disposeHeld(lease, access, Handle.disposal(handle));
       await releasing;
     } else {
       // Its error goes to whoever started the release.

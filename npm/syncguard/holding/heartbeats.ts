@@ -4,7 +4,7 @@ import { isError } from "../native/thrown.js";
 import type { HeartbeatOptions } from "../values/auto-extend.js";
 import type { Clock } from "../values/clock.js";
 import type { Heartbeats } from "./extended.js";
-import { type Extending, extendOn } from "./internals.js";
+import type { LeaseOperations } from "./internals.js";
 import type { Lease } from "./lease.js";
 import { goneLock } from "../values/mutation.js";
 import { callAt } from "../values/timers.js";
@@ -14,6 +14,8 @@ import type { ExtendResult, LockOp, LocksOp } from "../values/types.js";
 const RETRIES = 4;
 /** The shortest pause between two tries. */
 const SHORTEST_PAUSE_MS = 10;
+
+type Extending = Pick<LeaseOperations, "extend">;
 
 /** How a lock is extended. */
 export type Beating = {
@@ -31,12 +33,12 @@ export type Beating = {
  * @param handle - it ends once this one was collected, and all others of it
  */
 export function startHeartbeats(
-  backend: Extending,
+  leases: Extending,
   handle: object,
   lease: Lease,
   beating: Beating,
 ): void {
-  const heartbeats = new TimedHeartbeats(backend, lease, beating);
+  const heartbeats = new TimedHeartbeats(leases, lease, beating);
   lease.extendedBy(heartbeats);
   lease.follow(handle);
   heartbeats.start();
@@ -63,7 +65,7 @@ class TimedHeartbeats implements Heartbeats {
   private ended: (() => void) | undefined;
 
   constructor(
-    private readonly backend: Extending,
+    private readonly leases: Extending,
     private readonly lease: Lease,
     private readonly beating: Beating,
   ) {
@@ -156,7 +158,7 @@ class TimedHeartbeats implements Heartbeats {
     try {
       const { ids } = this.lease;
       const { signal } = controller;
-      const result = await extendOn(this.backend, { ...ids, ttlMs, signal });
+      const result = await this.leases.extend(this.lease, ttlMs, signal);
       if (this.isOver) return;
       this.running = undefined;
       if (result.ok) this.extended(result.expiresAtMs, sentMs + ttlMs);

@@ -2,12 +2,13 @@
 
 import { LockError } from "../native/errors.js";
 import type { DisposalOptions } from "../values/arguments.js";
-import { type Extending, endsLaterOn, extendOn, type Releasing, releaseOn } from "./internals.js";
+import type { HolderAccess, HowToRelease, Releasing } from "./internals.js";
 import type { Lease } from "./lease.js";
 import { failure, goneLock } from "../values/mutation.js";
 import { reportReleaseError, type Reported } from "../watching/reports.js";
 import { endWithin } from "../values/timers.js";
 import { reported } from "./together.js";
+import { UsersLeases } from "./users-leases.js";
 import type {
   ExtendResult,
   LockOp,
@@ -19,7 +20,7 @@ import type {
 /** Extends a lock for its holder. */
 export async function extendHeld(
   lease: Lease,
-  backend: Extending,
+  access: HolderAccess,
   ttlMs: number,
   signal?: AbortSignal,
 ): Promise<ExtendResult> {
@@ -31,11 +32,12 @@ export async function extendHeld(
   try {
     do {
       const { ids } = lease;
-      result = await extendOn(backend, { ...ids, ttlMs, signal });
+      result = await extendBy(access, lease, ttlMs, signal);
       gone = (result?.ok as unknown) === false ? goneLock(result, ids) : undefined;
       // That one was released by its id meanwhile, and so the others were not extended.
     } while (gone !== undefined && !lease.lockIds.includes(gone));
   } catch (error) {
+    // Whatever else it was, the store may have carried it out.
     if (error instanceof LockError && error.code === "InvalidArgument") lease.refused(beforeMs);
     throw error;
   }
@@ -43,105 +45,90 @@ export async function extendHeld(
     lease.lostInStore(gone);
     return result;
   }
+  lease.moved(endMs, ttlMs);
   // It was lost meanwhile, and whoever works under it has been told.
   if (lease.isLost()) return failure("expired");
   lease.show(result.expiresAtMs);
-  lease.moved(endMs);
   return result;
 }
 
 /** Releases a lock for its holder. One that was lost, or is found gone, is not released, whatever the store has freed. */
 export async function releaseHeld(
   lease: Lease,
-  backend: Releasing,
+  access: HolderAccess,
   signal?: AbortSignal,
 ): Promise<ReleaseResult> {
-  if (lease.leftToHoldMs > 0) {
+  const isTooSoon = lease.leftToHoldMs > 0;
+  if (isTooSoon) {
     // What is on its way would make it last longer again.
     const settling = lease.settling();
     if (settling !== undefined) await settling;
   }
   lease.end();
   const wasLost = lease.isLost();
-  const ids = signal === undefined ? lease.ids : { ...lease.ids, signal };
-  const result = await giveBack(lease, backend, ids, wasLost);
-  return outcomeOf(lease, result, ids, wasLost);
-}
-
-/** The same of a lock under which nothing was done, however long it was to be held. */
-export async function releaseUnused(lease: Lease, backend: Releasing): Promise<ReleaseResult> {
-  lease.end();
-  const wasLost = lease.isLost();
-  const { ids } = lease;
-  return outcomeOf(lease, await releaseOn(backend, ids, lease), ids, wasLost);
-}
-
-/** What a release has come to for its holder. */
-function outcomeOf(
-  lease: Lease,
-  result: ReleaseResult,
-  ids: LockOp | LocksOp,
-  wasLost: boolean,
-): ReleaseResult {
-  // Anyone may have written the backend.
-  if ((result?.ok as unknown) === false) lease.gone(goneLock(result, ids));
-  else if (result?.ok && lease.state !== "released") lease.freed(lease.lockIds);
+  const holdMs = isTooSoon && !wasLost ? lease.leftToHoldMs : 0;
+  const how = holdMs > 0 ? { signal, holdMs } : { signal };
+  const result = await releaseBy(access, lease, how);
   return wasLost ? failure("expired") : result;
 }
 
-/** Frees a lock, or lets it end later if it was not held for long enough. No async function: it would cost each release a promise more. */
-function giveBack(
-  lease: Lease,
-  backend: Releasing,
-  ids: LockOp | LocksOp,
-  wasLost: boolean,
-): Promise<ReleaseResult> {
-  const holdMs = lease.leftToHoldMs;
-  if (holdMs <= 0 || wasLost) return releaseOn(backend, ids, lease);
-  if (endsLaterOn(backend)) return releaseOn(backend, { ...ids, holdMs }, lease);
-  return endLater(lease, backend as Releasing & Extending, { ...ids, ttlMs: holdMs });
-}
-
-/** A backend of users' own can make a lock end by an extension only, and does not tell those who extend it. */
-async function endLater(
-  lease: Lease,
-  backend: Extending,
-  ids: (LockOp | LocksOp) & { ttlMs: number },
-): Promise<ReleaseResult> {
-  lease.stopHeartbeats(lease.lockIds);
-  const ended = await extendOn(backend, ids);
-  return ended.ok ? { ok: true } : ended;
+/** The same of a lock under which nothing was done, however long it was to be held. */
+export async function releaseUnused(lease: Lease, access: HolderAccess): Promise<ReleaseResult> {
+  lease.end();
+  const wasLost = lease.isLost();
+  const result = await releaseBy(access, lease, {});
+  return wasLost ? failure("expired") : result;
 }
 
 /**
  * Releases the lock under which something was done for its period, and stores in the same step that it is, unless a transaction of the
  * holder's was to do that. `undefined` if it is lost: then it is to be released otherwise, unless it may have been done before that.
  */
-export function finishHeld(lease: Lease, backend: Releasing): Promise<ReleaseResult> | undefined {
+export function finishHeld(lease: Lease, access: HolderAccess): Promise<ReleaseResult> | undefined {
   lease.end();
-  return lease.mayBeDone || !lease.isLost() ? finish(lease, backend) : undefined;
+  return lease.mayBeDone || !lease.isLost() ? finish(lease, access) : undefined;
 }
 
-async function finish(lease: Lease, backend: Releasing): Promise<ReleaseResult> {
-  const { due, ids } = lease;
-  const isOpen = lease.mayBeDone && !lease.isLost();
+async function finish(lease: Lease, access: HolderAccess): Promise<ReleaseResult> {
   // The transaction may have been rolled back: that it is done, it alone may say.
-  if (isOpen && (await releaseOn(backend, ids, lease)).ok) return { ok: true };
+  if (lease.mayBeDone && !lease.isLost()) {
+    const result = await releaseBy(access, lease, {});
+    if (result.ok) return result;
+  }
   // If the lock is gone, this succeeds only where the mark is there.
-  const result = await releaseOn(backend, due === undefined ? ids : { ...ids, due }, lease);
-  if (!result.ok) lease.gone();
-  return result;
+  return await releaseBy(access, lease, { due: lease.due });
+}
+
+/** Releases a lock whose end has begun, by what releases it now. No async function: it would cost each release a promise more. */
+export function releaseBy(
+  { backend, release, leases }: HolderAccess,
+  lease: Lease,
+  how: HowToRelease,
+): Promise<ReleaseResult> {
+  const by = backend.release === release ? leases : new UsersLeases(backend);
+  return by.release(lease, how);
+}
+
+/** Extends a lock, by what extends it now. */
+export function extendBy(
+  { backend, extend, leases }: HolderAccess,
+  lease: Lease,
+  ttlMs: number,
+  signal: AbortSignal | undefined,
+): Promise<ExtendResult> {
+  const by = backend.extend === extend ? leases : new UsersLeases(backend);
+  return by.extend(lease, ttlMs, signal);
 }
 
 /** Releases a lock at the end of a block or of `lock()`. Never rejects. */
 export async function disposeHeld(
   lease: Lease,
-  backend: Releasing,
+  access: HolderAccess,
   { onReleaseError, disposeTimeoutMs }: DisposalOptions,
 ): Promise<void> {
   const release = async (signal?: AbortSignal): Promise<void> => {
     try {
-      await releaseHeld(lease, backend, signal);
+      await releaseHeld(lease, access, signal);
     } catch (error) {
       reportReleaseError(error, reported(lease, undefined), onReleaseError);
     }
@@ -157,6 +144,7 @@ export function releaseInBackground(
   reported: Reported,
   onReleaseError: OnReleaseError | undefined,
 ): void {
-  const release = async (): Promise<unknown> => await releaseOn(backend, ids);
+  // Only backends of this package have granted several.
+  const release = async (): Promise<unknown> => await backend.release(ids as LockOp);
   release().catch((error: unknown) => reportReleaseError(error, reported, onReleaseError));
 }

@@ -9,6 +9,7 @@ import type { ClockSkew } from "../watching/clock-skew.js";
 import type { WantedTerms } from "./grant.js";
 import type { Grants } from "./grants.js";
 import type { Lease } from "./lease.js";
+import { UsersLeases } from "./users-leases.js";
 import type { LockTarget } from "../values/claims.js";
 import type {
   AcquireResult,
@@ -49,21 +50,39 @@ export type Asked = {
   /** How the lock is to be held. */
   readonly terms?: WantedTerms | undefined;
 };
-/** What `release()` is given, and what its users do not give. */
-export type ReleaseArguments = (LockOp | LocksOp) & {
-  /** The period for which something is done under the lock. */
-  readonly due?: string;
-  /** For how many milliseconds it is to be held still: then it ends, and is not freed before. */
-  readonly holdMs?: number;
-};
 export type Extending = Pick<LockBackend, "extend">;
 export type Releasing = Pick<LockBackend, "release">;
+
+/** How a lock is released for its holder. */
+export type HowToRelease = {
+  readonly signal?: AbortSignal | undefined;
+  /** The period for which something was done under it: the store notes that in the same step. */
+  readonly due?: string | undefined;
+  /** For how many milliseconds it is to be held still: then it ends, and is not freed before. */
+  readonly holdMs?: number | undefined;
+};
+
+/** Releases and extends locks for their holders: what is known of a lock goes down with it, and is not looked up again. */
+export interface LeaseOperations {
+  /** Its end must have begun. What the store has found is noted in the lease. */
+  release(lease: Lease, how: HowToRelease): Promise<ReleaseResult>;
+  extend(lease: Lease, ttlMs: number, signal: AbortSignal | undefined): Promise<ExtendResult>;
+}
+
+/** A backend as the holders of its locks use it. */
+export type HolderAccess = {
+  /** Its methods are looked at each time: whoever has replaced one wants it to be called. */
+  readonly backend: Releasing & Extending;
+  /** Those that it had at first, which `leases` stands for. */
+  readonly release: unknown;
+  readonly extend: unknown;
+  readonly leases: LeaseOperations;
+};
 
 /** The operations of a backend, with what its users do not see of them. */
 export type Operations<C extends BackendCapabilities> = {
   acquire: (opts: AcquireArguments, asked?: Asked) => Promise<AcquireResult<C>>;
-  /** With the lock, if its handle releases it. */
-  release: (opts: ReleaseArguments, lease?: Lease) => Promise<ReleaseResult>;
+  release: (opts: LockOp | LocksOp) => Promise<ReleaseResult>;
   extend: (opts: (LockOp | LocksOp) & { ttlMs: number }) => Promise<ExtendResult>;
   isLocked: (opts: KeyOp) => Promise<boolean>;
   lookup: (opts: KeyLookup | OwnershipLookup) => Promise<LockInfo<C> | null>;
@@ -86,6 +105,7 @@ export type Internals<C extends BackendCapabilities = BackendCapabilities> = {
   readonly origin: object;
   readonly clock: Clock;
   readonly operations: Operations<C>;
+  readonly leases: LeaseOperations;
   /** Those who observe it. */
   readonly stream: Stream;
   /** The locks that it has granted, if it is one of this package: then it checks keys, and waits, itself. */
@@ -99,8 +119,7 @@ export type Internals<C extends BackendCapabilities = BackendCapabilities> = {
 };
 
 /** The internals, and the methods by which users see it: whoever puts another one in its place wants it to be called. */
-type BoundInternals = Internals &
-  Readonly<Record<"acquire" | "release" | "lookup", unknown>> & { readonly backend: object };
+type BoundInternals = Internals & HolderAccess & Readonly<Record<"acquire" | "lookup", unknown>>;
 
 /** Not enumerable, so that copies of a backend, which may have other methods, have none. */
 const INTERNALS: unique symbol = Symbol("internals");
@@ -109,10 +128,19 @@ const INTERNALS: unique symbol = Symbol("internals");
 export function setInternals<C extends BackendCapabilities>(
   backend: LockBackend<C>,
   internals: Internals<C>,
-): void {
-  const { acquire, release, lookup } = backend as unknown as Record<string, unknown>;
-  const value = { ...internals, acquire, release, lookup, backend };
+): HolderAccess {
+  const { acquire, release, extend, lookup } = backend as unknown as Record<string, unknown>;
+  const value = { ...internals, acquire, release, extend, lookup, backend };
   Object.defineProperty(backend, INTERNALS, { value });
+  return value;
+}
+
+/** How the holders of its locks use a backend, whoever has written it. */
+export function accessTo(backend: Releasing & Extending): HolderAccess {
+  const bound = boundInternals(backend);
+  if (bound !== undefined) return bound;
+  const { release, extend } = backend as unknown as Record<string, unknown>;
+  return { backend, release, extend, leases: new UsersLeases(backend) };
 }
 
 /** The internals of a backend; none of one of users' own, and of what stands before a backend. */
@@ -132,32 +160,6 @@ export function acquireOf<C extends BackendCapabilities>(
   const bound = boundInternals(backend);
   if (bound === undefined || bound.acquire !== backend.acquire) return undefined;
   return bound.operations.acquire;
-}
-
-/** Releases a lock on any backend; for its holder, if `lease` is given. Only those of this package have granted several. */
-export function releaseOn(
-  backend: Releasing,
-  opts: ReleaseArguments,
-  lease?: Lease,
-): Promise<ReleaseResult> {
-  const bound = boundInternals(backend);
-  return bound !== undefined && bound.release === backend.release
-    ? bound.operations.release(opts, lease)
-    : backend.release(opts as LockOp);
-}
-
-/** Whether {@link releaseOn} can let a lock of that backend end later. */
-export function endsLaterOn(backend: Releasing): boolean {
-  const bound = boundInternals(backend);
-  return bound?.grants !== undefined && bound.release === backend.release;
-}
-
-/** Extends a lock on any backend. Only those of this package have granted several. */
-export function extendOn(
-  backend: Extending,
-  opts: (LockOp | LocksOp) & { ttlMs: number },
-): Promise<ExtendResult> {
-  return backend.extend(opts as LockOp & { ttlMs: number });
 }
 
 /**

@@ -1,8 +1,8 @@
 /**
  * A lock that is held, or several that were granted together. It is whole from its grant on: nobody writes its fields later.
  *
- * This room knows who has a lock, until when, and how its handles extend and release it on any backend.
- * It must not know how a lock is waited for, how a backend asks its store, or which store that is.
+ * This room knows who has a lock, until when, and how its holder extends and releases it on any backend.
+ * It must not know how a lock is acquired or waited for, or which store it is in.
  */
 
 import { AsyncResource } from "node:async_hooks";
@@ -15,7 +15,7 @@ import type { Grant } from "./grant.js";
 import { Granted } from "./granted.js";
 import { GONE, HELD, type LeaseState, type LeaseStateName } from "./lease-state.js";
 import { LossSignal } from "./loss-signal.js";
-import { anyMonitored, monitor, unmonitor } from "./monitored.js";
+import { monitor, unmonitor } from "./monitored.js";
 import { reportLoss, warnOfForgotten } from "../watching/reports.js";
 import { callAt } from "../values/timers.js";
 import { contextOf, reported } from "./together.js";
@@ -351,6 +351,7 @@ export class Lease extends Granted {
       const { expiresAtMs } = this.extension;
       if (expiresAtMs !== undefined) this.endMs = endOf(expiresAtMs, this.clock);
     }
-    if (anyMonitored()) unmonitor(this, this.lockIds);
+    if (this.extension !== undefined || this.lossSignal !== undefined)
+      unmonitor(this, this.lockIds);
   }
 }

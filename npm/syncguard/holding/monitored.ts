@@ -15,11 +15,6 @@ export function unmonitor(lease: Lease, lockIds: readonly string[]): void {
   for (const lockId of lockIds) if (monitored.get(lockId) === lease) monitored.delete(lockId);
 }
 
-/** Whether there are any. */
-export function anyMonitored(): boolean {
-  return monitored.size > 0;
-}
-
 /** The lock of that id, if somebody would notice its loss. */
 export function monitoredLease(lockId: string): Lease | undefined {
   return monitored.size > 0 ? monitored.get(lockId) : undefined;

@@ -29,12 +29,15 @@ export class ShortLivedMap<K, V> {
     this.#map.set(key, value);
   }
 
-  delete(key: K): void {
-    if (!this.#map.delete(key)) return;
+  /** Gives whether it was there. */
+  delete(key: K): boolean {
+    if (!this.#map.delete(key)) return false;
     this.#deleted += 1;
-    if (this.#deleted <= 2 * this.#map.size + SPARE) return;
-    this.#map = new Map(this.#map);
-    this.#deleted = 0;
+    if (this.#deleted > 2 * this.#map.size + SPARE) {
+      this.#map = new Map(this.#map);
+      this.#deleted = 0;
+    }
+    return true;
   }
 
   /** The entries at this moment. */

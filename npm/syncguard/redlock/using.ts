@@ -7,6 +7,7 @@ import { handleOfCall, leaseOf } from "../holding/handle.js";
 import { startHeartbeats } from "../holding/heartbeats.js";
 import { internalsOf } from "../holding/internals.js";
 import type { Lease } from "../holding/lease.js";
+import { UsersLeases } from "../holding/users-leases.js";
 import type {
   ExtendResult,
   HeldLocks,
@@ -75,7 +76,8 @@ export function keep<L extends Extendable>(
   const lease = leaseOf(handle) as Lease;
   const startedMs = systemClock.elapsed() - (duration - (expiresAtMs - Date.now()));
   const autoExtend = { everyMs, maxMs: Infinity, maxStallMs: Infinity };
-  startHeartbeats(elsewhere, handle, lease, { ttlMs: duration, startedMs, autoExtend });
+  const beating = { ttlMs: duration, startedMs, autoExtend };
+  startHeartbeats(new UsersLeases(elsewhere), handle, lease, beating);
   return { lease, current: () => current, stop: () => lease.end() };
 }
 

@@ -36,6 +36,7 @@ import {
 import { askUntilHeld, type Locked } from "./polling.js";
 import { releaseInBackground } from "../holding/held.js";
 import { reported } from "../holding/together.js";
+import { UsersLeases } from "../holding/users-leases.js";
 import type {
   AcquireOk,
   AcquireResult,
@@ -167,7 +168,8 @@ function adopt<C extends BackendCapabilities>(
   const { ttlMs, autoExtend } = holding;
   // A backend of users' own does not know the option.
   if (autoExtend !== undefined) {
-    startHeartbeats(backend, adopted.handle, adopted.lease, { ttlMs, startedMs, autoExtend });
+    const { handle, lease } = adopted;
+    startHeartbeats(new UsersLeases(backend), handle, lease, { ttlMs, startedMs, autoExtend });
   }
   return adopted;
 }

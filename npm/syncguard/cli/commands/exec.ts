@@ -4,7 +4,7 @@ import { leaseOf as leaseOfAny } from "../../holding/handle.js";
 import { finishHeld, releaseUnused } from "../../holding/held.js";
 import { refuseFarAhead } from "../../backend/once.js";
 import type { Done } from "../../values/due.js";
-import { type AcquireArguments, acquireOf } from "../../holding/internals.js";
+import { accessTo, type AcquireArguments, acquireOf } from "../../holding/internals.js";
 import type { Lease } from "../../holding/lease.js";
 import type {
   GrantedLock,
@@ -227,7 +227,7 @@ async function runUnderLock(
     out.detail("waiting for the lock");
     const held = await acquire(backend, settings, signals);
     if (signals.first !== undefined) {
-      if (held?.ok === true) await releaseUnused(leaseOf(held), backend);
+      if (held?.ok === true) await releaseUnused(leaseOf(held), accessTo(backend));
       return exitCodeOfSignal(signals.first);
     }
     if (held === undefined) {
@@ -309,7 +309,7 @@ async function acquireOnce(
   const attempt = await acquireOf(backend)?.(opts, { due, terms: { onLost, minHoldMs } });
   if (attempt?.ok === true) {
     const held = attempt as HeldLock;
-    if (!allowAhead) await refuseFarAhead(backend, leaseOf(held), ttlMs);
+    if (!allowAhead) await refuseFarAhead(accessTo(backend), leaseOf(held), ttlMs);
     return held;
   }
   const refused = attempt as Partial<NothingToDo> | undefined;
@@ -365,7 +365,7 @@ async function runCommand(
     // Nobody extends the lock once we are killed, and the last heartbeat was up to a third of the TTL ago.
     child = new Child(command, args, env, Math.min(killAfterMs, ttlMs / 2));
   } catch (error) {
-    await releaseQuietly(() => releaseUnused(lease, backend), out);
+    await releaseQuietly(() => releaseUnused(lease, accessTo(backend)), out);
     throw error;
   }
   out.detail("the command runs");
@@ -383,7 +383,7 @@ async function runCommand(
   try {
     const code = await child.ended.catch(async (error: unknown) => {
       // Not started: nothing was done under the lock.
-      await releaseQuietly(() => releaseUnused(lease, backend), out);
+      await releaseQuietly(() => releaseUnused(lease, accessTo(backend)), out);
       throw error;
     });
     // There is nothing to end any more, should the lock be found gone now.
@@ -417,7 +417,7 @@ function lossOf({ signal }: Held): string {
 /** Releases the lock and stores that it is done; gives whether it was ours until then. */
 async function finish(backend: Backend, lease: Lease): Promise<boolean> {
   try {
-    return (await finishHeld(lease, backend))?.ok === true;
+    return (await finishHeld(lease, accessTo(backend)))?.ok === true;
   } catch (error) {
     const failed = toCliError(error);
     const message = `${failed.message}: the command has ended with 0, and it may not be stored that it is done`;

@@ -1,0 +1,140 @@
+/** Locks of a store: released and extended for their holders in one call each. */
+
+import { addContext } from "../native/errors.js";
+import { type Absence, type Failure, type MissingLock, settle } from "../native/outcome.js";
+import { checkAborted, readSignal } from "../native/signal.js";
+import { storedKey } from "../native/slots.js";
+import type { Store } from "../native/store.js";
+import { checkTtl } from "../values/arguments.js";
+import { failure } from "../values/mutation.js";
+import type { ExtendResult, ReleaseResult } from "../values/types.js";
+import type { Grants } from "./grants.js";
+import type { HowToRelease, LeaseOperations } from "./internals.js";
+import type { Lease } from "./lease.js";
+
+/** The keys for which others of this process wait. */
+export type WaitedFor = { readonly areNone: boolean; has(key: string): boolean };
+
+/** What a store has done of a release; of several locks, of each. */
+export type Released = true | readonly boolean[] | Absence;
+
+export class StoreLeases implements LeaseOperations {
+  constructor(
+    private readonly store: Pick<Store, "release" | "extend" | "finish">,
+    private readonly grants: Grants,
+    private readonly waiters: WaitedFor,
+  ) {}
+
+  async release(lease: Lease, how: HowToRelease): Promise<ReleaseResult> {
+    const { grants } = this;
+    const { lockIds } = lease;
+    try {
+      if (how.signal !== undefined) checkAborted(readSignal(how.signal));
+      grants.checkNotClosed();
+      grants.start();
+      const isOwn = grants.removeLease(lease);
+      // Another backend has granted it, and sends heartbeats still; or it is released already.
+      if (!isOwn) lease.stopHeartbeats(lockIds);
+      try {
+        const outcome = await this.sendRelease(lease, lockIds, how);
+        if (outcome !== true) return releasedNotAll(lease, lockIds, settle(outcome));
+        lease.freed(lockIds);
+        return { ok: true };
+      } catch (error) {
+        if (isOwn) this.noteFailed(lease, lockIds, how);
+        throw error;
+      } finally {
+        grants.end();
+      }
+    } catch (error) {
+      throw addNames(error, lease, lockIds);
+    }
+  }
+
+  async extend(
+    lease: Lease,
+    ttlMs: number,
+    signal: AbortSignal | undefined,
+  ): Promise<ExtendResult> {
+    try {
+      checkTtl(ttlMs);
+      if (signal !== undefined) checkAborted(readSignal(signal));
+      this.grants.checkOpen();
+      return await this.beat(lease, ttlMs, signal);
+    } catch (error) {
+      throw addNames(error, lease, lease.lockIds);
+    }
+  }
+
+  /** Extends a lock for heartbeats. */
+  async beat(lease: Lease, ttlMs: number, signal: AbortSignal | undefined): Promise<ExtendResult> {
+    return extensionOf(await this.store.extend(lease.lockIds, ttlMs, signal));
+  }
+
+  /** No async function: it would cost each release a promise more. */
+  private sendRelease(
+    lease: Lease,
+    lockIds: readonly string[],
+    { signal, due, holdMs }: HowToRelease,
+  ): Promise<Released | Failure> {
+    const lastsMs = Math.ceil(lease.lastsMs);
+    if (due !== undefined) return this.store.finish(lease.lockId, lease.key, due, lastsMs);
+    const keys =
+      holdMs === undefined && !this.waiters.areNone ? waitedFor(lease, this.waiters) : undefined;
+    return this.store.release(lockIds, signal, lastsMs, keys, holdMs);
+  }
+
+  /** The store may have carried out a release that has failed. */
+  private noteFailed(lease: Lease, lockIds: readonly string[], { holdMs }: HowToRelease): void {
+    lease.freed(lockIds);
+    // What is to be held for longer goes on in the background: `releaseAll()` must not free it sooner.
+    if (holdMs === undefined) this.grants.add(lease);
+  }
+}
+
+/** The keys of a lock for which others of this process wait, as its store names them. */
+function waitedFor(lease: Lease, waiters: WaitedFor): string[] {
+  if (lease.left === undefined) return waiters.has(lease.key) ? [lease.key] : [];
+  return lease.left.filter(({ key }) => waiters.has(key)).map(storedKey);
+}
+
+/** Some of the locks, or all, were not there when they were to be released. */
+function releasedNotAll(
+  lease: Lease,
+  lockIds: readonly string[],
+  outcome: Released,
+): ReleaseResult {
+  const gone = goneOf(lockIds, outcome);
+  // Somebody else may be releasing what its handle does: then each finds gone what the other one has freed.
+  lease.freed(lockIds.filter((lockId) => !gone.includes(lockId)));
+  const [first] = gone;
+  if (first === undefined) return { ok: true };
+  lease.gone(first);
+  return notReleased(outcome, lockIds.indexOf(first));
+}
+
+/** The locks that were not there, as a release has found. */
+export function goneOf(lockIds: readonly string[], outcome: Released): string[] {
+  if (outcome === true) return [];
+  if (typeof outcome === "string") return [...lockIds];
+  return lockIds.filter((_, place) => outcome[place] !== true);
+}
+
+/** The result of a release that has not found the lock at that place. */
+export function notReleased(outcome: Released, place: number): ReleaseResult {
+  return failure(typeof outcome === "string" ? outcome : "not-found", place);
+}
+
+/** The result of an extension. */
+export function extensionOf(outcome: number | Absence | MissingLock | Failure): ExtendResult {
+  if (typeof outcome === "number") return { ok: true, expiresAtMs: outcome };
+  const missing = settle(outcome);
+  return typeof missing === "object" ? failure(missing.absence, missing.lock) : failure(missing, 0);
+}
+
+/** Adds to an error which locks it is about: of several, those that nobody has released by their ids. */
+function addNames(error: unknown, lease: Lease, lockIds: readonly string[]): unknown {
+  if (!lease.isSet) return addContext(error, lease.key, lease.lockId);
+  const { keys } = lease;
+  return addContext(error, keys[0], lockIds[0], { keys, lockIds });
+}
