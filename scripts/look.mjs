@@ -1,6 +1,6 @@
 // npm run docs:look: every page of the site as Chromium shows it, on a telephone and on a screen, light and dark. No page may
-// scroll sideways, no sample on a screen may be wider than its box, no text may be too pale for its ground, and no link may lead
-// nowhere. The site must be built: `npm run docs`.
+// scroll sideways, none may be longer than people scroll, no sample on a screen may be wider than its box, no text may be too pale for
+// its ground, and no link may lead nowhere. The site must be built: `npm run docs`.
 
 /* global document, getComputedStyle, localStorage, Node -- Chromium's. */
 
@@ -16,7 +16,9 @@ import { main, run, which } from "./lib/run.mjs";
 
 const site = join(root, "docs", ".vitepress", "dist");
 const BROWSERS = ["chromium", "google-chrome"];
-const WIDTHS = [420, 1440];
+const WIDTHS = [390, 1440];
+/** In px, on a screen. */
+const LONGEST = 20_000;
 const TYPES = {
   ".html": "text/html",
   ".js": "text/javascript",
@@ -67,7 +69,7 @@ async function look(pages) {
       } else if (path === "/look") {
         response.setHeader("content-type", "text/html");
         response.end(
-          `<script type="module">(${inBrowser})(${JSON.stringify([pages, WIDTHS])})</script>`,
+          `<script type="module">(${inBrowser})(${JSON.stringify([pages, WIDTHS, LONGEST])})</script>`,
         );
       } else {
         const file = join(site, path);
@@ -102,7 +104,7 @@ async function look(pages) {
 }
 
 /** Runs in Chromium, as text. */
-async function inBrowser([pages, widths]) {
+async function inBrowser([pages, widths, longest]) {
   const faults = [];
   for (const theme of ["light", "dark"]) {
     localStorage.setItem("vitepress-theme-appearance", theme);
@@ -120,6 +122,8 @@ async function inBrowser([pages, widths]) {
         const sideways = shown.documentElement.scrollWidth - width;
         const where = `${page}, ${width} px, ${theme}`;
         if (sideways > 0) faults.push(`${where}: scrolls sideways by ${sideways} px`);
+        const height = shown.documentElement.scrollHeight;
+        if (width === 1440 && height > longest) faults.push(`${where}: is ${height} px long`);
         // On a telephone code scrolls in its box.
         const isWide = ({ scrollWidth, clientWidth }) => scrollWidth > clientWidth;
         if (width === 1440 && !page.startsWith("reference/"))

@@ -30,7 +30,7 @@ test("what tests need beside a sample is not shown", () => {
 
 test.each([
   ["a page", `api${MD}#cancel`, "./api.html#cancel"],
-  ["the reference", "../index.d.ts", "/reference/syncguard.html"],
+  ["the reference", "../index.d.ts", "/reference/syncguard/"],
   ["a file", "grafana/syncguard.json", "/blob/main/docs/grafana/syncguard.json"],
   ["a file outside of docs", "../README.md#install", "/blob/main/README.md#install"],
 ])("a link to %s leads somewhere", (_, href, target) => {

@@ -4,19 +4,10 @@ import { existsSync, readFileSync, readdirSync } from "node:fs";
 import { join, posix, resolve, sep } from "node:path";
 import { slug } from "github-slugger";
 import { type DefaultTheme, defineConfig } from "vitepress";
-import { linkReference, REFERENCE } from "./reference.mjs";
+import { linkReference, REFERENCE, referenceSidebar } from "./reference.mjs";
 
 /** Code in a line of text that is not broken; on a telephone, two thirds of a line. */
 const LONGEST_WHOLE = 24;
-
-/** What programs import. TypeDoc makes a page of each. */
-const ENTRY_POINTS = [
-  "syncguard",
-  ...["redis", "postgres", "firestore", "sqlite"].map((store) => `syncguard/${store}`),
-  ...["common", "testing", "dashboard", "otel", "redlock", "forrst"].map(
-    (name) => `syncguard/${name}`,
-  ),
-];
 
 const documents = resolve(import.meta.dirname, "..");
 const repository = "https://github.com/syncguard-native/syncguard";
@@ -83,7 +74,7 @@ const sections: Readonly<Record<string, Readonly<Record<string, string>>>> = {
     "/reliability/matrix": "The fault matrix",
     "/reliability/mutations": "Mutations",
   },
-  Reference: Object.fromEntries(ENTRY_POINTS.map((name) => [`/${REFERENCE}/${name}`, name])),
+  Reference: { [`/${REFERENCE}/syncguard/index`]: "Every name, with its type" },
   "Stores in full": {
     "/redis": "Redis",
     "/postgres": "PostgreSQL",
@@ -139,11 +130,11 @@ export default defineConfig({
     nav: [
       { text: "Start", link: "/getting-started/redis" },
       { text: "API", link: "/api" },
-      { text: "Reference", link: `/${REFERENCE}/syncguard` },
+      { text: "Reference", link: `/${REFERENCE}/syncguard/` },
       { text: "Operations", link: "/operations" },
       { text: "Repository", link: repository },
     ],
-    sidebar,
+    sidebar: { [`/${REFERENCE}/`]: referenceSidebar(documents), "/": sidebar },
     outline: [2, 3],
     search: { provider: "local", options: { miniSearch: { searchOptions } } },
     footer: { message: "MIT licence" },
@@ -198,8 +189,8 @@ function everyPageIsListed(): void {
   const listed = new Set(Object.values(sections).flatMap((pages) => Object.keys(pages)));
   for (const name of readdirSync(documents, { recursive: true, encoding: "utf8" })) {
     const page = `/${name.split(sep).join("/")}`.replace(/\.md$/, "");
-    if (!name.endsWith(".md") || ["/index", `/${REFERENCE}/index`].includes(page)) continue;
-    if (page.startsWith("/decisions/")) continue;
+    if (!name.endsWith(".md") || page === "/index") continue;
+    if (page.startsWith("/decisions/") || page.startsWith(`/${REFERENCE}/`)) continue;
     if (!listed.has(page)) throw new Error(`docs${page}.md is in no list of this file`);
   }
 }
@@ -209,7 +200,7 @@ function outwards(page: string, href: string): string {
   if (/^([a-z]+:|#|\/)/.test(href)) return href;
   const target = posix.join("docs", posix.dirname(page), href);
   // The same, for readers of the repository.
-  if (target === "index.d.ts") return `/${REFERENCE}/syncguard`;
+  if (target === "index.d.ts") return `/${REFERENCE}/syncguard/`;
   const isPage = target.startsWith("docs/") && /\.md(#|$)/.test(target);
   return isPage ? href : `${repository}/blob/main/${target}`;
 }

@@ -2,12 +2,21 @@
 
 import { existsSync, readFileSync, readdirSync } from "node:fs";
 import { basename, join, sep } from "node:path";
-import type { MarkdownRenderer } from "vitepress";
+import type { DefaultTheme, MarkdownRenderer } from "vitepress";
 
 /** The folder of the reference in that of the documents, as TypeDoc is told in typedoc.json. */
 export const REFERENCE = "reference";
 
-/** Members, which have no heading of their own, and the type that describes them. */
+/** What programs import, in the order of the sidebar. */
+const ENTRY_POINTS = [
+  "syncguard",
+  ...["redis", "postgres", "firestore", "sqlite"].map((store) => `syncguard/${store}`),
+  ...["common", "testing", "dashboard", "otel", "redlock", "forrst"].map(
+    (name) => `syncguard/${name}`,
+  ),
+];
+
+/** Members, which have no page of their own, and the type that describes them. */
 const MEMBERS: Readonly<Record<string, string>> = {
   "backend.lock()": "LockMethod",
   "acquire()": "AcquireMethod",
@@ -56,24 +65,46 @@ function linkFor(
   page: string,
 ): string | undefined {
   const found = links.get(MEMBERS[code] ?? code) ?? [];
-  const store = `/${basename(page, ".md")}#`;
+  const store = `/${basename(page, ".md")}/`;
   return found.length === 1 ? found[0] : found.find((link) => link.includes(store));
 }
 
-/** The headings of the reference: `lock()` and `LockError`, and where they are. */
+/** The names of the reference, `lock()` and `LockError`, and where their pages are. */
 function linksOf(folder: string): ReadonlyMap<string, readonly string[]> {
   const links = new Map<string, string[]>();
-  const files = existsSync(folder)
-    ? readdirSync(folder, { recursive: true, encoding: "utf8" })
-    : [];
-  for (const file of files.filter((name) => name.endsWith(".md"))) {
-    const text = readFileSync(join(folder, file), "utf8").split(/^## References$/m)[0] ?? "";
-    const page = `/${REFERENCE}/${file.split(sep).join("/").replace(/\.md$/, "")}`;
-    for (const [, heading = ""] of text.matchAll(/^### (.*)$/gm)) {
-      const name = heading.replaceAll("\\", "");
-      const anchor = name.replace("()", "").toLowerCase();
-      links.set(name, [...(links.get(name) ?? []), `${page}#${anchor}`]);
-    }
-  }
+  for (const { name, link } of membersOf(folder))
+    links.set(name, [...(links.get(name) ?? []), link]);
   return links;
+}
+
+/** The sidebar of the reference: what programs import, and below each what it exports, functions first. */
+export function referenceSidebar(documents: string): DefaultTheme.SidebarItem[] {
+  const members = membersOf(join(documents, REFERENCE));
+  const points = ENTRY_POINTS.map((point) => ({
+    text: point,
+    link: `/${REFERENCE}/${point}/`,
+    collapsed: true,
+    items: members
+      .filter((member) => member.point === point)
+      .sort((a, b) => Number(b.isCalled) - Number(a.isCalled) || a.name.localeCompare(b.name))
+      .map(({ name, link }) => ({ text: name, link })),
+  }));
+  return [{ text: "All pages", link: "/" }, ...points.filter(({ items }) => items.length > 0)];
+}
+
+type Member = { name: string; point: string; link: string; isCalled: boolean };
+
+/** What TypeDoc has made a page of: `syncguard/redis/functions/createLock.md`. */
+function membersOf(folder: string): Member[] {
+  if (!existsSync(folder)) return [];
+  return readdirSync(folder, { recursive: true, encoding: "utf8" }).flatMap((file) => {
+    const path = file.split(sep).join("/");
+    const [, point, kind] = /^(.*)\/([^/]+)\/[^/]+\.md$/.exec(path) ?? [];
+    if (point === undefined || path.endsWith("/index.md")) return [];
+    const [, title = ""] = /^# (.*)$/m.exec(readFileSync(join(folder, file), "utf8")) ?? [];
+    const name = title.replaceAll("\\", "");
+    return [
+      { name, point, link: `/${REFERENCE}/${path.slice(0, -3)}`, isCalled: kind === "functions" },
+    ];
+  });
 }
