@@ -8,7 +8,7 @@
 //! use syncguard::{Backend, Key, LockOptions, lock};
 //!
 //! let backend: Arc<dyn Backend> = Arc::new(FirestoreBackend::new(FirestoreConfig::project("my-project"))?);
-//! let guard = lock(&backend, &Key::new("nightly-report")?, &LockOptions::default()).await?;
+//! let guard = lock(&backend, &Key::new("account:4711")?, &LockOptions::default()).await?;
 //! guard.release().await?;
 //! # Ok(())
 //! # }

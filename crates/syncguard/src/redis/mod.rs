@@ -10,7 +10,7 @@
 //!
 //! let config = RedisConfig::from_url("redis://localhost:6379")?;
 //! let backend: Arc<dyn Backend> = Arc::new(RedisBackend::new(config)?);
-//! let guard = lock(&backend, &Key::new("nightly-report")?, &LockOptions::default()).await?;
+//! let guard = lock(&backend, &Key::new("account:4711")?, &LockOptions::default()).await?;
 //! do_the_work(guard.fence()).await;
 //! guard.release().await?;
 //! # Ok(())

@@ -10,7 +10,7 @@
 //! # let folder = tempfile::tempdir().unwrap();
 //! # let path = folder.path().join("locks.db");
 //! let backend: Arc<dyn Backend> = Arc::new(SqliteBackend::new(SqliteConfig::file(path))?);
-//! let guard = lock(&backend, &Key::new("nightly-report")?, &LockOptions::default()).await?;
+//! let guard = lock(&backend, &Key::new("account:4711")?, &LockOptions::default()).await?;
 //! assert!(guard.release().await?);
 //! # backend.close().await;
 //! # Ok(())

@@ -99,10 +99,6 @@ export const exec: Command = {
   },
   examples: [
     [
-      "syncguard exec job:nightly-report -- node report.mjs",
-      "on every machine's cron: one runs it",
-    ],
-    [
       "syncguard exec account:1 account:2 --wait 10s -- ./transfer",
       "under both locks, or not at all",
     ],
