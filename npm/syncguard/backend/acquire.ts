@@ -59,10 +59,7 @@ export async function acquire<C extends BackendCapabilities>(
   let heartbeats: StoreHeartbeats | undefined;
   try {
     if (claims === undefined) checkKey(key);
-    checkTtlOfLock(ttlMs);
-    const labels = readLabels(opts);
-    const autoExtend = readAutoExtend(opts.autoExtend, ttlMs);
-    const signal = startingSignal(opts);
+    const { labels, autoExtend, signal } = readOptions(opts);
     on.grants.check();
     warnOfUnknown(opts, OPTIONS);
     on.grants.start();
@@ -71,10 +68,10 @@ export async function acquire<C extends BackendCapabilities>(
     hasBegun = true;
     if (autoExtend !== undefined) heartbeats = on.createHeartbeats?.(autoExtend);
     const details = { claims, labels, hold: heartbeats?.settings, due };
-    const answer = settle(await on.store.acquire(key, ttlMs, details, signal, wait));
+    const answer = await on.store.acquire(key, ttlMs, details, signal, wait);
     if (!("lockId" in answer)) {
       heartbeats?.stop();
-      return refusalOf(answer, target, asked.due) as AcquireOutcome<C>;
+      return refusalOf(settle(answer), target, asked.due) as AcquireOutcome<C>;
     }
     const attempt = { target, ttlMs, startedMs, signal, autoExtend, heartbeats, asked };
     return grant(on, attempt, answer) as AcquireOutcome<C>;
@@ -87,6 +84,17 @@ export async function acquire<C extends BackendCapabilities>(
       on.grants.end();
     }
   }
+}
+
+/** The options beside what is to be locked, checked. */
+function readOptions(opts: AcquireArguments) {
+  const { ttlMs, autoExtend, signal } = opts;
+  checkTtlOfLock(ttlMs);
+  return {
+    labels: readLabels(opts),
+    autoExtend: autoExtend === undefined ? undefined : readAutoExtend(autoExtend, ttlMs),
+    signal: signal === undefined ? undefined : startingSignal(opts),
+  };
 }
 
 /** Why whoever waits is not granted the lock: of these, the store knows only that they are not to wait any more. */
@@ -115,7 +123,7 @@ function grant(on: BackendContext, attempt: Attempt, granted: Acquired): object 
   // After a wait, the store was asked for the lock only then.
   const { lastMs } = asked.wait ?? {};
   const startedMs = lastMs === undefined ? attempt.startedMs : nowMs - lastMs;
-  const terms = withWanted(on.terms, asked.terms);
+  const terms = asked.terms === undefined ? on.terms : withWanted(on.terms, asked.terms);
   const lease = new Lease({
     key: target.key,
     lockId: granted.lockId,

@@ -49,8 +49,7 @@ export type Grant = {
 export const PLAIN_TERMS: Terms = { clock: systemClock, minHoldMs: 0 };
 
 /** The terms, with what is wanted otherwise. */
-export function withWanted(terms: Terms, wanted: WantedTerms | undefined): Terms {
-  if (wanted === undefined) return terms;
+export function withWanted(terms: Terms, wanted: WantedTerms): Terms {
   return {
     ...terms,
     onLost: wanted.onLost ?? terms.onLost,
