@@ -25,6 +25,47 @@ pub struct LockOptions {
     /// A label to store with it.
     pub owner: Option<Owner>,
     /// Extends the lock by itself while it is held. Default: it ends with its TTL.
+    ///
+    /// Heartbeats run on the tokio runtime that took the lock, and connections on the one that opened them. Where blocking code
+    /// may hold that up, make every call of the backend in tasks of a runtime of its own:
+    ///
+    /// ```
+    /// # #[cfg(feature = "sqlite")]
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # use std::sync::Arc;
+    /// # use syncguard::sqlite::{SqliteBackend, SqliteConfig};
+    /// # use syncguard::{AutoExtend, Backend, Key, LockOptions};
+    /// # let folder = tempfile::tempdir()?;
+    /// # let file = SqliteConfig::file(folder.path().join("locks.db"));
+    /// # let backend: Arc<dyn Backend> = Arc::new(SqliteBackend::new(file)?);
+    /// # let key = Key::new("account:4711")?;
+    /// # let options = LockOptions {
+    /// #     ttl: syncguard::Ttl::from_millis(3_000)?,
+    /// #     auto_extend: Some(AutoExtend::default()),
+    /// #     ..LockOptions::default()
+    /// # };
+    /// use syncguard::lock;
+    /// use tokio::runtime::Builder;
+    ///
+    /// let locks = Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
+    /// let locks = Box::leak(Box::new(locks)); // until the process ends
+    /// let guard = locks.spawn(async move { lock(&backend, &key, &options).await }).await??;
+    /// # let first = guard.expires_at_ms();
+    /// # let compute = || {
+    /// #     // Until a heartbeat has extended the lock, or it is lost.
+    /// #     while guard.expires_at_ms() == first && guard.assert_held().is_ok() {
+    /// #         std::thread::sleep(std::time::Duration::from_millis(5));
+    /// #     }
+    /// # };
+    /// compute(); // may block
+    /// guard.assert_held()?;
+    /// locks.spawn(guard.release()).await??;
+    /// # Ok(())
+    /// # }
+    /// # #[cfg(not(feature = "sqlite"))]
+    /// # fn main() {}
+    /// ```
     pub auto_extend: Option<AutoExtend>,
     /// For how long to hold the lock at least, at most its TTL: if it is released earlier, it ends then, and nobody gets it
     /// before. Default: a release frees it at once.
