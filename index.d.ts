@@ -646,7 +646,8 @@ interface DisposableLockHandle {
      * try {
      *   console.log("working under fence", held.fence);
      * } finally {
-     *   await held.release();
+     *   // The work is done even if its lock cannot be released.
+     *   await held.release().catch(console.error);
      * }
      * ```
      */
