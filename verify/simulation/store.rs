@@ -13,7 +13,7 @@ use crate::values::fence::Fence;
 use crate::values::key::Key;
 use crate::values::labels::Labels;
 use crate::values::lock_id::LockId;
-use crate::values::time::{TIME_TOLERANCE_MS, is_live};
+use crate::values::time::{TIME_TOLERANCE_MS, is_held};
 use crate::values::ttl::Ttl;
 
 /// What the store keeps. Each operation is one step, at a time of the store's clock.
@@ -47,7 +47,7 @@ pub(super) struct Gone {
 
 impl Stored {
     pub(super) fn is_live(&self, now_ms: i64) -> bool {
-        is_live(self.expires_at_ms, now_ms, TIME_TOLERANCE_MS)
+        is_held(self.expires_at_ms, now_ms)
     }
 
     fn grant(&self) -> Grant {

@@ -10,8 +10,8 @@ export const firestore = [
     [
       [
         "firestore/documents.rs",
-        "is_live(self.expires_at_ms, now_ms, TIME_TOLERANCE_MS)",
-        "is_live(self.expires_at_ms, now_ms, TIME_TOLERANCE_MS - TIME_TOLERANCE_MS)",
+        "is_held(self.expires_at_ms, now_ms)",
+        "self.expires_at_ms > now_ms",
       ],
     ],
   ),

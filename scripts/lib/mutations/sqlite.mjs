@@ -6,15 +6,15 @@ export const sqlite = [
   mutation("sqlite-tolerance", "sqlite", "A lock counts as free as soon as its TTL is over.", [
     [
       "asking/granting.rs",
-      "end.filter(|at| is_live(*at, now_ms, TIME_TOLERANCE_MS))",
-      "end.filter(|at| is_live(*at, now_ms, 0))",
+      "end.filter(|at| is_held(*at, now_ms))",
+      "end.filter(|at| *at > now_ms)",
     ],
   ]),
   mutation("sqlite-expiry", "sqlite", "Release and extension ignore the expiry of the row.", [
     [
       "sqlite/operations/owned.rs",
-      "if !is_live(expires_at_ms, now_ms, TIME_TOLERANCE_MS) {",
-      "if !is_live(expires_at_ms, now_ms, TIME_TOLERANCE_MS * 1000) {",
+      "if !is_held(expires_at_ms, now_ms) {",
+      "if !is_held(expires_at_ms, now_ms / 1000) {",
     ],
   ]),
   mutation(
@@ -59,8 +59,8 @@ export const sqlite = [
     [
       [
         "sqlite/operations/is_locked.rs",
-        "!end.is_some_and(|at| is_live",
-        "end.is_some_and(|at| is_live",
+        "!end.is_some_and(|at| is_held",
+        "end.is_some_and(|at| is_held",
       ],
     ],
   ),

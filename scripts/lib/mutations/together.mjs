@@ -30,7 +30,7 @@ export const together = [
     ],
   ]),
   mutation("slot-held", "sqlite", "A slot that is held counts as free.", [
-    ["asking/granting.rs", "        *is_held = true;", "        *is_held = number != 1;"],
+    ["asking/granting.rs", "        *held = true;", "        *held = number != 1;"],
   ]),
   mutation(
     "slots-share-fence",

@@ -8,7 +8,7 @@ use crate::values::batch::Batch;
 use crate::values::claim::Claim;
 use crate::values::fence::Fence;
 use crate::values::labels::Labels;
-use crate::values::time::{TIME_TOLERANCE_MS, held_for, is_live};
+use crate::values::time::{held_for, is_held};
 use crate::values::ttl::Ttl;
 
 /// What the store has of the lock that a claim is to get.
@@ -29,7 +29,7 @@ impl FoundLock {
     /// When it ends, if somebody holds it.
     fn live_until(&self, now_ms: i64) -> Option<i64> {
         let end = self.expires_at_ms;
-        end.filter(|at| is_live(*at, now_ms, TIME_TOLERANCE_MS))
+        end.filter(|at| is_held(*at, now_ms))
     }
 }
 
@@ -144,13 +144,13 @@ impl<'a> HeldSlots<'a> {
         labels: impl FnOnce() -> Labels,
     ) {
         let at = usize::from(number).checked_sub(1);
-        let Some(is_held) = at.and_then(|at| self.is_held.get_mut(at)) else {
+        let Some(held) = at.and_then(|at| self.is_held.get_mut(at)) else {
             return;
         };
-        if !is_live(expires_at_ms, self.now_ms, TIME_TOLERANCE_MS) {
+        if !is_held(expires_at_ms, self.now_ms) {
             return;
         }
-        *is_held = true;
+        *held = true;
         if self
             .first
             .as_ref()

@@ -5,7 +5,7 @@ use crate::values::fence::Fence;
 use crate::values::key::Key;
 use crate::values::labels::Labels;
 use crate::values::lock_id::LockId;
-use crate::values::time::{TIME_TOLERANCE_MS, is_live};
+use crate::values::time::is_held;
 
 /// How to find a lock.
 #[derive(Debug, Clone)]
@@ -38,7 +38,7 @@ pub struct LockRecord {
 impl LockRecord {
     /// Whether it was held when it was read, by the liveness predicate of all backends.
     pub fn is_live(&self) -> bool {
-        is_live(self.expires_at_ms, self.read_at_ms, TIME_TOLERANCE_MS)
+        is_held(self.expires_at_ms, self.read_at_ms)
     }
 }
 

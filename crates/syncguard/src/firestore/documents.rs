@@ -7,7 +7,7 @@ use crate::values::fence::Fence;
 use crate::values::key::Key;
 use crate::values::labels::Labels;
 use crate::values::lock_id::LockId;
-use crate::values::time::{TIME_TOLERANCE_MS, is_live};
+use crate::values::time::is_held;
 
 /// The field with the lock id, by which release and extend find the lock.
 pub const LOCK_ID_FIELD: &str = "lockId";
@@ -56,7 +56,7 @@ impl LockState {
 
     /// Whether somebody holds it at `now_ms`.
     pub fn is_live(&self, now_ms: i64) -> bool {
-        is_live(self.expires_at_ms, now_ms, TIME_TOLERANCE_MS)
+        is_held(self.expires_at_ms, now_ms)
     }
 }
 

@@ -30,6 +30,16 @@ pub fn is_live<T: Milliseconds>(expires_at_ms: T, now_ms: T, tolerance_ms: T) ->
     expires_at_ms > now_ms.minus(tolerance_ms)
 }
 
+/// Whether somebody holds a lock that expires at `expires_at_ms`, at `now_ms`: what counts as held in the stores that decide here.
+pub(crate) fn is_held(expires_at_ms: i64, now_ms: i64) -> bool {
+    is_live(expires_at_ms, now_ms, TIME_TOLERANCE_MS)
+}
+
+/// The same for a store that compares by itself: what expires later is held.
+pub(crate) fn held_after_ms(now_ms: i64) -> i64 {
+    now_ms.saturating_sub(TIME_TOLERANCE_MS)
+}
+
 /// A number of milliseconds.
 pub trait Milliseconds: PartialOrd {
     /// The difference, or the nearest number there is.
@@ -96,6 +106,15 @@ mod tests {
         assert!(is_live(0, i64::MIN, TIME_TOLERANCE_MS));
         assert!(!is_live(i64::MIN, i64::MIN, TIME_TOLERANCE_MS));
         assert!(!is_live(i64::MIN, i64::MAX, TIME_TOLERANCE_MS));
+    }
+
+    #[test]
+    fn a_lock_is_held_in_the_same_milliseconds_whoever_compares() {
+        for now_ms in [10_998, 10_999, 11_000, 11_001, i64::MIN, i64::MAX] {
+            let is_compared = 10_000 > held_after_ms(now_ms);
+            assert_eq!(is_held(10_000, now_ms), is_compared, "{now_ms}");
+            assert_eq!(is_held(10_000, now_ms), now_ms < 11_000, "{now_ms}");
+        }
     }
 
     #[test]

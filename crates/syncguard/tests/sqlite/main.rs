@@ -16,6 +16,7 @@ mod child;
 mod claims;
 mod cleanup;
 mod creation;
+mod held;
 mod names;
 mod refusal;
 mod sharing;
@@ -37,6 +38,7 @@ fn main() -> ExitCode {
         ("claims", claims::TESTS),
         ("cleanup", cleanup::TESTS),
         ("creation", creation::TESTS),
+        ("held", held::TESTS),
         ("names", names::TESTS),
         ("refusal", refusal::TESTS),
         ("sharing", sharing::TESTS),

@@ -15,6 +15,7 @@ pub(crate) mod clients;
 #[cfg(all(unix, feature = "redis"))]
 pub(crate) mod event_loop;
 pub(crate) mod failover;
+pub(crate) mod held;
 pub(crate) mod inputs;
 pub(crate) mod link;
 pub(crate) mod locks;

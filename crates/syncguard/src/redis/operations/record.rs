@@ -10,7 +10,7 @@ use crate::values::fence::Fence;
 use crate::values::key::Key;
 use crate::values::labels::Labels;
 use crate::values::lock_id::LockId;
-use crate::values::time::{Clock as _, SystemClock, TIME_TOLERANCE_MS, is_live};
+use crate::values::time::{Clock as _, SystemClock, is_held};
 
 /// The end of the object that acquire writes. What users choose, the key and labels, comes after everything
 /// that the scripts' patterns look for, so it cannot imitate that.
@@ -103,7 +103,7 @@ fn read(json: &[u8], now_ms: Option<i64>) -> Option<LockRecord> {
 /// the lock is live by our clock, else a time at which it is.
 fn told_live(expires_at_ms: i64) -> i64 {
     let now = SystemClock.now_ms();
-    if is_live(expires_at_ms, now, TIME_TOLERANCE_MS) {
+    if is_held(expires_at_ms, now) {
         now
     } else {
         expires_at_ms

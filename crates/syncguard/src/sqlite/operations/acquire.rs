@@ -19,7 +19,7 @@ use crate::values::due::DoneMark;
 use crate::values::fence::Fence;
 use crate::values::key::Key;
 use crate::values::labels::Labels;
-use crate::values::time::{TIME_TOLERANCE_MS, is_live};
+use crate::values::time::is_held;
 
 const READ: &str = include_str!("acquire_read.sql");
 static READ_HELD: LazyLock<String> =
@@ -157,9 +157,9 @@ fn read(
             read.query_one(names, |row| Ok((row.get(0)?, row.get(1)?)))
         })
         .map_err(from_sqlite)?;
-    let is_live = expires_at_ms.is_some_and(|at| is_live(at, now_ms, TIME_TOLERANCE_MS));
+    let is_held = expires_at_ms.is_some_and(|at| is_held(at, now_ms));
     // Only then: a key is free most of the time.
-    let held: Option<(Option<String>, Labels)> = match is_live {
+    let held: Option<(Option<String>, Labels)> = match is_held {
         true => connection
             .prepare_cached(&READ_HELD)
             .and_then(|mut read| {

@@ -5,7 +5,7 @@ use crate::sqlite::connection::store::Store;
 use crate::sqlite::error::from_sqlite;
 use crate::text::error::Error;
 use crate::values::key::Key;
-use crate::values::time::{TIME_TOLERANCE_MS, is_live};
+use crate::values::time::is_held;
 
 const DELETE: &str = include_str!("force_release.sql");
 
@@ -21,5 +21,5 @@ pub(in crate::sqlite) fn force_release(store: &Store, key: &Key) -> Result<bool,
     if expires_at_ms.is_some() {
         store.has_freed(&lock_key);
     }
-    Ok(expires_at_ms.is_some_and(|at| is_live(at, now_ms, TIME_TOLERANCE_MS)))
+    Ok(expires_at_ms.is_some_and(|at| is_held(at, now_ms)))
 }

@@ -9,7 +9,7 @@ use crate::sqlite::connection::store::Store;
 use crate::sqlite::error::from_sqlite;
 use crate::text::error::Error;
 use crate::values::key::{Key, split_slot};
-use crate::values::time::{TIME_TOLERANCE_MS, is_live};
+use crate::values::time::is_held;
 
 const READ: &str = include_str!("is_locked.sql");
 const CLEAN_UP: &str = include_str!("is_locked_cleanup.sql");
@@ -34,7 +34,7 @@ pub(in crate::sqlite) fn is_locked(store: &Store, key: &Key) -> Result<KeyState,
     let expires_at_ms = expiry(store.connection(), &lock_key).map_err(from_sqlite)?;
     Ok(match expires_at_ms {
         None => KeyState::Free,
-        Some(at) if is_live(at, now_ms, TIME_TOLERANCE_MS) => KeyState::Locked,
+        Some(at) if is_held(at, now_ms) => KeyState::Locked,
         Some(at) if at < now_ms - CLEANUP_GUARD_MS => KeyState::LeftOver,
         Some(_) => KeyState::Free,
     })
@@ -56,7 +56,7 @@ pub(in crate::sqlite) fn free_among(
                 }
                 None => {
                     let end = expiry(connection, lock_key)?;
-                    !end.is_some_and(|at| is_live(at, now_ms, TIME_TOLERANCE_MS))
+                    !end.is_some_and(|at| is_held(at, now_ms))
                 }
             };
             if is_free {

@@ -8,7 +8,7 @@ use crate::asking::inspection::{LockPage, PageRequest};
 use crate::sqlite::connection::store::Store;
 use crate::sqlite::error::from_sqlite;
 use crate::text::error::Error;
-use crate::values::time::TIME_TOLERANCE_MS;
+use crate::values::time::held_after_ms;
 
 static LIST: LazyLock<String> = LazyLock::new(|| labels::write_into(include_str!("list.sql")));
 
@@ -19,14 +19,17 @@ pub(in crate::sqlite) fn list(store: &Store, page: &PageRequest) -> Result<LockP
     let after = page.after.as_deref().unwrap_or_default();
     // Taken before the read, as for a look-up.
     let now_ms = store.now_ms();
-    let live_from = now_ms.saturating_sub(TIME_TOLERANCE_MS);
     let mut read = store
         .connection()
         .prepare_cached(&LIST)
         .map_err(from_sqlite)?;
     let rows = read
         .query_map(
-            params![after, live_from, i64::try_from(limit).unwrap_or(i64::MAX)],
+            params![
+                after,
+                held_after_ms(now_ms),
+                i64::try_from(limit).unwrap_or(i64::MAX)
+            ],
             |row| Ok((Columns::read(row)?, row.get::<_, String>("key")?)),
         )
         .map_err(from_sqlite)?;

@@ -7,7 +7,7 @@ use crate::sqlite::connection::store::Store;
 use crate::sqlite::error::from_sqlite;
 use crate::text::error::Error;
 use crate::values::lock_id::LockId;
-use crate::values::time::{TIME_TOLERANCE_MS, is_live};
+use crate::values::time::is_held;
 
 const READ: &str = include_str!("owned.sql");
 const DELETE: &str = include_str!("release.sql");
@@ -34,7 +34,7 @@ pub(super) fn owned(
     if owner_id != lock_id.as_str() {
         return Ok(Err(Absence::NotFound));
     }
-    if !is_live(expires_at_ms, now_ms, TIME_TOLERANCE_MS) {
+    if !is_held(expires_at_ms, now_ms) {
         delete(store, &lock_key, lock_id)?;
         return Ok(Err(Absence::Expired));
     }
