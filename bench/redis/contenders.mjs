@@ -7,22 +7,11 @@ import { Redis } from "ioredis";
 import { built } from "../lib/built.mjs";
 import { pairOf } from "../lib/pair.mjs";
 
-const scripts = new URL("../../crates/syncguard/src/redis/operations/", import.meta.url);
-
-/** The fragments of which scripts of the core are made; of a client with a prefix of its own nothing is known. */
-const FRAGMENTS = {
-  acquire: ["clock", "get", "read", "acquire", "grant"],
-  release: ["cluster", "clock", "find", "read", "release", "wake"],
-  extend: ["clock", "find", "read", "extend", "prolong"],
-  is_locked: ["cluster", "clock", "get", "read", "is_locked", "force_release", "wake"],
-};
+const scripts = new URL("../../crates/syncguard/tests/redis/scripts/", import.meta.url);
 
 /** A script of the core. */
 export const coreScript = (name) =>
-  FRAGMENTS[name]
-    .map((file) => readFileSync(fileURLToPath(new URL(`${file}.lua`, scripts)), "utf8"))
-    .join("")
-    .replace(/^/, "local bare\n");
+  readFileSync(fileURLToPath(new URL(`${name}.lua`, scripts)), "utf8");
 
 /**
  * The same for all, so that in a cluster everybody's locks are in the same slots. They take turns, and leave no lock behind.

@@ -6,18 +6,18 @@ const FREE_AND_DELETE = "call('DEL', lock_key, KEYS[1])\nlocal";
 
 // With the time in it, a fence that is not counted is repeated only within a millisecond.
 const REDIS_WITHOUT_TIME = [
-  "redis/operations/acquire.lua",
+  "redis/operations/parts/acquirable.lua",
   "math.max(counter + 1, math.min(now, 90000000000000))",
   "counter + 1",
 ];
 
 export const redis = [
   mutation("redis-tolerance", "redis", "A lock counts as free as soon as its TTL is over.", [
-    ["redis/operations/acquire.lua", "expires + ARGV[3] - now or 0", "expires - now or 0"],
+    ["redis/operations/parts/acquirable.lua", "expires + ARGV[3] - now or 0", "expires - now or 0"],
   ]),
   mutation("redis-lifetime", "redis", "Redis forgets a lock when its TTL is over.", [
     [
-      "redis/operations/grant.lua",
+      "redis/operations/parts/grant.lua",
       "call('SET', KEYS[1], value, 'PX', ARGV[7])",
       "call('SET', KEYS[1], value, 'PX', ARGV[2])",
     ],
@@ -26,14 +26,14 @@ export const redis = [
     "redis",
     "nothing_runs_without_the_lock",
     mutation("redis-eval-ownership", "redis", "A script does not check whose lock it runs under.", [
-      ["redis/operations/held.lua", "not stored or id ~= lock_id", "not stored"],
+      ["redis/operations/eval.lua", "not stored or id ~= lock_id", "not stored"],
     ]),
   ),
   tested(
     "redis",
     "nothing_runs_without_the_lock",
     mutation("redis-eval-expiry", "redis", "A script runs under a lock whose time is over.", [
-      ["redis/operations/held.lua", "expires <= now - tolerance", "false"],
+      ["redis/operations/eval.lua", "expires <= now - tolerance", "false"],
     ]),
   ),
   tested(
@@ -48,7 +48,7 @@ export const redis = [
     "an_index_that_leads_to_anothers_lock_frees_nothing",
     mutation("redis-release-ownership", "redis", "A release does not check whose lock it frees.", [
       [
-        "redis/operations/release.lua",
+        "redis/operations/parts/free.lua",
         "if id ~= ARGV[1] then\n  return 0",
         "if false then\n  return 0",
       ],
@@ -60,7 +60,7 @@ export const redis = [
     "An acquisition takes the client's time.",
     [
       [
-        "redis/operations/get.lua",
+        "redis/operations/parts/get.lua",
         "local lock_key = KEYS[1]",
         "if ARGV[8] then now = tonumber(ARGV[8]) end\nlocal lock_key = KEYS[1]",
       ],
@@ -87,9 +87,9 @@ export const redis = [
     "A fence is a number, counted when its lock is released.",
     [
       REDIS_WITHOUT_TIME,
-      ["redis/operations/grant.lua", "  call('SET', KEYS[3], counted)\n", ""],
+      ["redis/operations/parts/grant.lua", "  call('SET', KEYS[3], counted)\n", ""],
       [
-        "redis/operations/release.lua",
+        "redis/operations/parts/free.lua",
         FREE_AND_DELETE,
         "call('INCR', 'syncguard:fence:' .. lock_key)\ncall('DEL', lock_key, KEYS[1])\nlocal",
       ],
@@ -102,7 +102,7 @@ export const redis = [
     [
       REDIS_WITHOUT_TIME,
       [
-        "redis/operations/release.lua",
+        "redis/operations/parts/free.lua",
         FREE_AND_DELETE,
         "call('DEL', lock_key, KEYS[1], 'syncguard:fence:' .. lock_key)\nlocal",
       ],
@@ -115,7 +115,7 @@ export const redis = [
     [
       REDIS_WITHOUT_TIME,
       [
-        "redis/operations/force_release.lua",
+        "redis/operations/parts/free_key.lua",
         "call('DEL', lock_key)\n",
         "call('DEL', lock_key, 'syncguard:fence:' .. lock_key)\n",
       ],
@@ -123,7 +123,7 @@ export const redis = [
   ),
   mutation("redis-extend-lifetime", "redis", "Redis forgets an extended lock at its first end.", [
     [
-      "redis/operations/prolong.lua",
+      "redis/operations/parts/prolong.lua",
       "redis.pcall('SET', lock_key, stored, 'PX', ARGV[4])",
       "redis.pcall('SET', lock_key, stored, 'KEEPTTL')",
     ],
@@ -132,13 +132,13 @@ export const redis = [
     ["redis/operations/is_locked.lua", "if expires > now - ARGV[2] then", "if expires > now then"],
   ]),
   mutation("redis-release-tells-nobody", "redis", "A release wakes nobody.", [
-    ["redis/operations/wake.lua", "  redis.pcall('PUBLISH', channel, '')", "  local _ = ''"],
+    ["redis/operations/parts/wake.lua", "  redis.pcall('PUBLISH', channel, '')", "  local _ = ''"],
   ]),
 ];
 
 export const cluster = [
   mutation("cluster-tolerance", "redis-cluster", "The same as `redis-tolerance`, in a cluster.", [
-    ["redis/operations/acquire.lua", "expires + ARGV[3] - now or 0", "expires - now or 0"],
+    ["redis/operations/parts/acquirable.lua", "expires + ARGV[3] - now or 0", "expires - now or 0"],
   ]),
   mutation("cluster-shard", "redis-cluster", "A lock id does not fit the slot of its key.", [
     [
@@ -156,7 +156,7 @@ export const cluster = [
       "A release does not check whose lock it frees.",
       [
         [
-          "redis/operations/release.lua",
+          "redis/operations/parts/free.lua",
           "if id ~= ARGV[1] then\n  return 0",
           "if false then\n  return 0",
         ],
@@ -169,7 +169,7 @@ export const cluster = [
     "A release is told on the other kind of channel.",
     [
       [
-        "redis/operations/wake.lua",
+        "redis/operations/parts/wake.lua",
         "type(redis.pcall('SPUBLISH', channel, '')) == 'table'",
         "type(redis.pcall('SPUBLISH', KEYS[1], '')) == 'table'",
       ],

@@ -72,17 +72,15 @@ fn sha1_hex(source: &str) -> String {
     hex
 }
 
-/// Declares a script of the operation whose file this stands in, and whether a reply is one that it can give. It is made of
-/// fragments, of which others share some, and of lines in parentheses.
+/// Declares a script of the operation whose file this stands in, and whether a reply is one that it can give. The file beside
+/// it says what it includes; `build.rs` of the crate makes it whole.
 macro_rules! script {
-    ($name:ident, [$($part:tt),+], $fits:expr) => {
+    ($name:ident, $file:literal, $fits:expr) => {
         pub(in crate::redis) static $name: $crate::redis::plan::Script = {
-            const SOURCE: &str = concat!($($crate::redis::plan::script!(@ $part)),+);
+            const SOURCE: &str = include_str!(concat!(env!("OUT_DIR"), "/", $file));
             $crate::redis::plan::Script::new(std::borrow::Cow::Borrowed(SOURCE), $fits)
         };
     };
-    (@ ($line:literal)) => { concat!($line, "\n") };
-    (@ $file:literal) => { include_str!($file) };
 }
 pub(super) use script;
 

@@ -39,6 +39,7 @@ mod stored;
 mod support;
 mod texts;
 mod wakeups;
+mod whole;
 
 use std::process::ExitCode;
 
@@ -69,5 +70,6 @@ fn main() -> ExitCode {
         ("stored", stored::TESTS),
         ("texts", texts::TESTS),
         ("wakeups", wakeups::TESTS),
+        ("whole", whole::TESTS),
     ])
 }

@@ -14,33 +14,11 @@ use crate::values::fence::Fence;
 use crate::values::labels::Labels;
 use crate::values::time::TIME_TOLERANCE_MS;
 
-script!(
-    SCRIPT,
-    [
-        "clock.lua",
-        "get.lua",
-        "read.lua",
-        "acquire.lua",
-        "grant.lua"
-    ],
-    fits
-);
+script!(SCRIPT, "acquire.lua", fits);
 
 // The same, if the period is still to be done. It is the last argument.
-script!(
-    ONCE_SCRIPT,
-    [
-        ("local due = table.remove(ARGV)"),
-        "clock.lua",
-        "get.lua",
-        "read.lua",
-        "mark.lua",
-        "due.lua",
-        "acquire.lua",
-        "grant.lua"
-    ],
-    |reply| fits(reply) || done_text(reply).is_some()
-);
+script!(ONCE_SCRIPT, "acquire_once.lua", |reply| fits(reply)
+    || done_text(reply).is_some());
 
 /// What to send. A period that is to be done is added behind all that.
 ///

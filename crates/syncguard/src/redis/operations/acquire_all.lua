@@ -1,5 +1,4 @@
--- Takes all the locks that are asked for, or none. After `ends`, which is read.lua, and `one`, which is acquire.lua and gives
--- grant.lua when the lock can be taken.
+-- Takes all the locks that are asked for, or none.
 -- KEYS  for each lock: lock, index, fence; of a slot, lock and fence without its number. Behind them, where they must be
 --       declared, the same of all slots with their numbers.
 -- ARGV  ttlMs, toleranceMs, lifetimeMs, fenceTtlMs or nothing, end,
@@ -9,9 +8,26 @@
 --       many; {0, which, waitMs, lock, lockId} when that one, counted from 0, is held for that much longer (of slots: until the
 --       first of them ends), with what is stored of it or nothing; -3 when a fence counter is at its limit or negative
 --       lockId: that of the first lock
+-- @include clock
 local ttl, tolerance, lifetime, tail_end = ARGV[1], ARGV[2], ARGV[3], ARGV[5]
 local fence_ttl = ARGV[4] ~= '' and ARGV[4] or nil
 local first_id = ARGV[6]
+
+-- When the lock ends that is stored, or an error reply.
+local function ends(stored)
+  -- @include read
+  return expires
+end
+
+-- For one lock, with what acquire.lua takes: what takes it, if it is free, else the reply.
+local function one(KEYS, ARGV)
+  -- @include get
+  -- @include read
+  -- @include acquirable
+  return function()
+    -- @include grant
+  end
+end
 
 -- Up to so many slots that are free. If there are not so many, also how long it takes until another one is, and what is stored there.
 local function free_slots(lock, slots, start, wanted)

@@ -16,23 +16,7 @@ use crate::values::fence::Fence;
 use crate::values::labels::Labels;
 use crate::values::time::TIME_TOLERANCE_MS;
 
-script!(
-    SCRIPT,
-    [
-        "clock.lua",
-        ("local function ends(stored)"),
-        "read.lua",
-        ("return expires end local function one(KEYS, ARGV)"),
-        "get.lua",
-        "read.lua",
-        "acquire.lua",
-        ("return function()"),
-        "grant.lua",
-        ("end end"),
-        "acquire_all.lua"
-    ],
-    fits
-);
+script!(SCRIPT, "acquire_all.lua", fits);
 
 /// What to send for those of a request's claims that are in one place.
 pub(super) fn plan(

@@ -13,14 +13,7 @@ use crate::text::error::Error;
 use crate::values::time::TIME_TOLERANCE_MS;
 
 /// What comes before the caller's text: see `callers.rs`.
-const CHECK: &str = concat!(
-    "do local lost = (function()\n",
-    include_str!("clock.lua"),
-    include_str!("eval.lua"),
-    include_str!("read.lua"),
-    include_str!("held.lua"),
-    "end)() if lost then return lost end end"
-);
+const CHECK: &str = include_str!(concat!(env!("OUT_DIR"), "/eval.lua"));
 
 /// The first word of a reply that is not the caller's.
 const LOST: &[u8] = b"syncguard:lost";

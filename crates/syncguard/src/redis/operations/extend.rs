@@ -13,34 +13,10 @@ use crate::values::time::TIME_TOLERANCE_MS;
 use crate::values::ttl::Ttl;
 
 // Of one lock: in the server, the other script takes a third longer for it.
-script!(
-    SCRIPT,
-    [
-        "clock.lua",
-        ("local bare = ARGV[5]"),
-        "find.lua",
-        "read.lua",
-        "extend.lua",
-        "prolong.lua"
-    ],
-    |reply| outcome(reply).is_ok()
-);
+script!(SCRIPT, "extend.lua", |reply| outcome(reply).is_ok());
 
-script!(
-    SEVERAL_SCRIPT,
-    [
-        "clock.lua",
-        ("local function one(KEYS, ARGV) local bare = ARGV[5]"),
-        "find.lua",
-        "read.lua",
-        "extend.lua",
-        ("return function()"),
-        "prolong.lua",
-        ("end end"),
-        "extend_all.lua"
-    ],
-    |reply| outcome(reply).is_ok()
-);
+script!(SEVERAL_SCRIPT, "extend_all.lua", |reply| outcome(reply)
+    .is_ok());
 
 /// What to send for locks that are in one place.
 fn plan(names: &Names, locks: &[OwnedLock<'_>], ttl: Ttl) -> Result<Plan, Error> {

@@ -1,8 +1,21 @@
--- Makes locks end ttlMs from now, all or none. After `one`, which is extend.lua and gives prolong.lua when the lock is there.
+-- Makes locks end ttlMs from now, all or none.
 -- KEYS  for each lock: index, (lock, where all are known)
 -- ARGV  toleranceMs, ttlMs, lifetimeMs, how many locks, for each: lockId, (index key without the client's own prefix)
 -- reply {1, expiresAtMs, lockId}, or {0, which, reply of extend.lua to it, lockId}, counted from 0
 --       lockId: that of the first lock
+-- @include clock
+
+-- For one lock, with what extend.lua takes: what makes it end later, if it is there, else the reply.
+local function one(KEYS, ARGV)
+  local bare = ARGV[5]
+  -- @include find
+  -- @include read
+  -- @include extendable
+  return function()
+    -- @include prolong
+  end
+end
+
 local count = tonumber(ARGV[4])
 local keys, args = #KEYS / count, (#ARGV - 4) / count
 local found, first_id = {}, ARGV[5]

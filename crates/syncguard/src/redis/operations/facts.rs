@@ -6,7 +6,7 @@ use crate::redis::plan::{Plan, script};
 use crate::redis::reply::{Reply, is_list, malformed};
 use crate::text::error::Error;
 
-script!(SCRIPT, ["facts.lua"], is_list);
+script!(SCRIPT, "facts.lua", is_list);
 
 /// The lines of `INFO` that matter, and what they are called here.
 const LINES: &[(&str, &str)] = &[

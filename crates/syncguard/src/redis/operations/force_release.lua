@@ -1,25 +1,11 @@
--- Frees the key whoever holds it. The fence counter stays. After get.lua and read.lua, before wake.lua.
+-- Frees the key whoever holds it.
 -- KEYS  lock, (index, where it must be declared)
--- ARGV  keyPrefix, toleranceMs …
--- `bare` is the lock key without the client's own prefix, if there may be one
+-- ARGV  keyPrefix, toleranceMs, (lock key without the client's own prefix)
 -- reply 1 when somebody held it, else 0; -4 nothing was done, because the index that was given is not the lock's
-if not stored then
-  return 0
-end
-local index
-if type(id) == 'string' then
-  local client_prefix = bare and string.sub(lock_key, 1, #lock_key - #bare) or ''
-  local prefix = string.gsub(ARGV[1], ':+$', '')
-  index = client_prefix .. (prefix == '' and '' or prefix .. ':') .. 'id:' .. id
-  -- In a cluster, and on some other servers, a script touches only what it was given.
-  if KEYS[2] and KEYS[2] ~= index then
-    return -4
-  end
-end
--- In one command: a server that refuses the one must not have done the other.
-if index then
-  call('DEL', lock_key, index)
-else
-  call('DEL', lock_key)
-end
-local reply = expires > now - ARGV[2] and 1 or 0
+-- @include cluster
+local bare = ARGV[3]
+-- @include clock
+-- @include get
+-- @include read
+-- @include free_key
+-- @include wake

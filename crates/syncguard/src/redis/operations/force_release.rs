@@ -8,19 +8,9 @@ use crate::text::error::Error;
 use crate::values::key::Key;
 use crate::values::time::TIME_TOLERANCE_MS;
 
-script!(
-    SCRIPT,
-    [
-        "cluster.lua",
-        "clock.lua",
-        "get.lua",
-        "read.lua",
-        ("local bare = ARGV[3]"),
-        "force_release.lua",
-        "wake.lua"
-    ],
-    |reply| { is_elsewhere(reply) || outcome(reply).is_ok() }
-);
+script!(SCRIPT, "force_release.lua", |reply| {
+    is_elsewhere(reply) || outcome(reply).is_ok()
+});
 
 /// What to send. Where its index must be declared, `holder` is the lock id of the lock, else `None`.
 ///

@@ -6,11 +6,7 @@ use crate::redis::reply::{Reply, is_text, malformed};
 use crate::text::error::Error;
 use crate::values::key::Key;
 
-script!(
-    SCRIPT,
-    ["clock.lua", "get.lua", "read.lua", "holder.lua"],
-    is_text
-);
+script!(SCRIPT, "holder.lua", is_text);
 
 /// What to send.
 ///

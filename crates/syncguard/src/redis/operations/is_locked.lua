@@ -1,8 +1,13 @@
--- Whether somebody holds the key. After get.lua and read.lua. Where a lock is to be removed, force_release.lua follows.
+-- Whether somebody holds the key.
 -- KEYS  lock, (to remove it, where it must be declared: index)
 -- ARGV  keyPrefix, toleranceMs, "true" | "false": remove what expired long ago,
 --       (lock key without the client's own prefix)
 -- reply 1 or 0; -4 nothing was done, because the index that was given is not the lock's
+-- @include cluster
+local bare = ARGV[4]
+-- @include clock
+-- @include get
+-- @include read
 if not stored then
   return 0
 end
@@ -13,3 +18,5 @@ end
 if ARGV[3] ~= 'true' or now - expires <= 2000 then
   return 0
 end
+-- @include free_key
+-- @include wake

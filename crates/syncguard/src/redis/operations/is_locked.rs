@@ -8,20 +8,9 @@ use crate::text::error::Error;
 use crate::values::key::Key;
 use crate::values::time::TIME_TOLERANCE_MS;
 
-script!(
-    SCRIPT,
-    [
-        "cluster.lua",
-        "clock.lua",
-        "get.lua",
-        "read.lua",
-        "is_locked.lua",
-        ("local bare = ARGV[4]"),
-        "force_release.lua",
-        "wake.lua"
-    ],
-    |reply| { is_elsewhere(reply) || outcome(reply).is_ok() }
-);
+script!(SCRIPT, "is_locked.lua", |reply| {
+    is_elsewhere(reply) || outcome(reply).is_ok()
+});
 
 /// What to send. With `cleanup`, a lock that expired more than two seconds ago is removed; where its index must be
 /// declared, `holder` is the lock id of that lock, else `None`.

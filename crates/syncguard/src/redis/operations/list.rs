@@ -12,7 +12,7 @@ use crate::redis::reply::{Reply, is_list, malformed};
 use crate::text::error::Error;
 use crate::values::time::TIME_TOLERANCE_MS;
 
-script!(SCRIPT, ["list.lua"], is_list);
+script!(SCRIPT, "list.lua", is_list);
 
 /// How many names the server looks at for each call, for at least a page of locks in an otherwise empty database: a lock
 /// has three names. It is busy for well below a millisecond.

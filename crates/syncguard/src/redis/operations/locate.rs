@@ -6,7 +6,7 @@ use crate::redis::reply::{Reply, is_text, malformed};
 use crate::text::error::Error;
 use crate::values::lock_id::LockId;
 
-script!(SCRIPT, ["locate.lua"], is_text);
+script!(SCRIPT, "locate.lua", is_text);
 
 /// What to send.
 ///

@@ -11,23 +11,11 @@ use crate::values::key::Key;
 use crate::values::lock_id::LockId;
 use crate::values::time::TIME_TOLERANCE_MS;
 
-script!(
-    BY_KEY,
-    ["clock.lua", "get.lua", "read.lua", "lookup_key.lua"],
-    record::fits
-);
+script!(BY_KEY, "lookup_key.lua", record::fits);
 
-script!(
-    BY_LOCK_ID,
-    [
-        "clock.lua",
-        ("local bare = ARGV[3]"),
-        "find.lua",
-        "read.lua",
-        "lookup_lock_id.lua"
-    ],
-    |reply| { is_elsewhere(reply) || record::fits(reply) }
-);
+script!(BY_LOCK_ID, "lookup_lock_id.lua", |reply| {
+    is_elsewhere(reply) || record::fits(reply)
+});
 
 /// What to send for a key. [`record::outcome`] reads the reply.
 ///

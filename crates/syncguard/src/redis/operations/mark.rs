@@ -11,7 +11,7 @@ use crate::values::due::{DoneMark, Due, MarkChange};
 use crate::values::key::Key;
 use crate::values::lock_id::LockId;
 
-script!(SCRIPT, ["clock.lua", "mark.lua", "set_mark.lua"], |reply| {
+script!(SCRIPT, "set_mark.lua", |reply| {
     matches!(reply, Reply::Nil | Reply::Bulk(_))
 });
 

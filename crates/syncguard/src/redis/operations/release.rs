@@ -10,19 +10,9 @@ use crate::values::batch::Batch;
 use crate::values::lock_id::LockId;
 use crate::values::time::TIME_TOLERANCE_MS;
 
-script!(
-    SCRIPT,
-    [
-        "cluster.lua",
-        "clock.lua",
-        ("local bare = ARGV[3]"),
-        "find.lua",
-        "read.lua",
-        "release.lua",
-        "wake.lua"
-    ],
-    |reply| { is_elsewhere(reply) || outcome(reply).is_ok() }
-);
+script!(SCRIPT, "release.lua", |reply| {
+    is_elsewhere(reply) || outcome(reply).is_ok()
+});
 
 /// What to send. `lock_key` is the name of the lock, where it is known.
 ///

@@ -1,7 +1,19 @@
--- Frees locks, each for itself. After `one`, which is release.lua and what goes with it.
+-- Frees locks, each for itself.
 -- KEYS  for each lock: index, (lock, where all are known)
 -- ARGV  toleranceMs, how many locks, for each: lockId, (index key without the client's own prefix)
 -- reply for each lock that of release.lua
+-- @include cluster
+-- @include clock
+
+-- Frees one lock, with what release.lua takes and gives.
+local function one(KEYS, ARGV)
+  local bare = ARGV[3]
+  -- @include find
+  -- @include read
+  -- @include free
+  -- @include wake
+end
+
 local count = tonumber(ARGV[2])
 local keys, args = #KEYS / count, (#ARGV - 2) / count
 local replies, failure = {}, nil

@@ -11,21 +11,7 @@ use crate::text::error::Error;
 use crate::values::lock_id::LockId;
 use crate::values::time::TIME_TOLERANCE_MS;
 
-script!(
-    SCRIPT,
-    [
-        "cluster.lua",
-        "clock.lua",
-        ("local function one(KEYS, ARGV) local bare = ARGV[3]"),
-        "find.lua",
-        "read.lua",
-        "release.lua",
-        "wake.lua",
-        ("end"),
-        "release_all.lua"
-    ],
-    fits
-);
+script!(SCRIPT, "release_all.lua", fits);
 
 /// What to send for locks that are in one place.
 fn plan(names: &Names, locks: &[OwnedLock<'_>]) -> Result<Plan, Error> {

@@ -1,8 +1,20 @@
--- Frees the lock that lockId owns, and stores that something is done. After `one`, which is release.lua and what goes with it,
--- and mark.lua.
+-- Frees the lock that lockId owns, and stores that something is done.
 -- KEYS  index, mark, (lock)
 -- ARGV  lockId, toleranceMs, due, for how many ms the mark stays or nothing, (index key without the client's own prefix)
 -- reply {that of release.lua, lockId}; {1, lockId} also when lockId has stored it before, in a call whose answer was lost
+-- @include cluster
+-- @include clock
+-- @include mark
+
+-- Frees one lock, with what release.lua takes and gives.
+local function one(KEYS, ARGV)
+  local bare = ARGV[3]
+  -- @include find
+  -- @include read
+  -- @include free
+  -- @include wake
+end
+
 -- What is stored is looked at before anything is done.
 local text, mark = read_mark(KEYS[2])
 if text and not mark then

@@ -11,22 +11,7 @@ use crate::text::error::Error;
 use crate::values::lock_id::LockId;
 use crate::values::time::TIME_TOLERANCE_MS;
 
-script!(
-    SCRIPT,
-    [
-        "cluster.lua",
-        "clock.lua",
-        ("local function one(KEYS, ARGV) local bare = ARGV[3]"),
-        "find.lua",
-        "read.lua",
-        "release.lua",
-        "wake.lua",
-        ("end"),
-        "mark.lua",
-        "release_done.lua"
-    ],
-    |reply| outcome(reply).is_ok()
-);
+script!(SCRIPT, "release_done.lua", |reply| outcome(reply).is_ok());
 
 /// What to send. `fence_ttl_ms` is how long fence counters stay, if not for ever.
 fn plan(

@@ -1,7 +1,9 @@
--- Tells what is stored of the periods of a key, and changes it. After mark.lua.
+-- Tells what is stored of the periods of a key, and changes it.
 -- KEYS  mark
 -- ARGV  "keep" | "clear" | "set", (due, lockId, for how many ms the mark stays or nothing)
 -- reply the JSON that was stored before, or nil
+-- @include clock
+-- @include mark
 local text, mark = read_mark(KEYS[1])
 if text and not mark and ARGV[1] == 'keep' then
   return text

@@ -1,9 +1,6 @@
--- For a lock id: `lock_key` and `stored` become the name and the value of the lock to which the index entry leads, if there
--- is one. After clock.lua.
--- KEYS  index, (lock, where it is known)
--- ARGV  lockId …
--- `bare` is the index key without the client's own prefix, if there may be one
--- reply -4 when the index leads to another lock than the one that was given
+-- `lock_key` and `stored`: the name and the value of the lock to which the index entry KEYS[1] leads, if there is one. KEYS[2] is the
+-- lock, where it is known. ARGV[1] is the lock id, and `bare` the index key without the client's own prefix, if there may be one.
+-- Replies -4 when the index leads to another lock than the one that was given.
 local lock_key = call('GET', KEYS[1])
 local stored
 if lock_key then

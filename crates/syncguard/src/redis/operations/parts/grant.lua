@@ -1,4 +1,4 @@
--- Takes the lock. After acquire.lua, with its KEYS, ARGV and reply.
+-- Takes the lock, which is free. KEYS, ARGV and the reply are those of acquire.lua.
 local counted = string.format('%.0f', fence)
 if ARGV[8] then
   -- Counted from the time that it shows: until then, the clock may not have come so far.

@@ -1,4 +1,4 @@
--- Makes the lock end ttlMs from now. After extend.lua, with its KEYS, ARGV and reply.
+-- Makes the lock end ttlMs from now. KEYS, ARGV and the reply are those of extend.lua.
 local ends = now + ARGV[3]
 -- Some mocks run a Lua 5.3 whose integers have 32 bits.
 local digits = string.format(math.type and '%.0f' or '%d', ends)

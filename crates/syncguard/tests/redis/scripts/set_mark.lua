@@ -1,5 +1,12 @@
--- What is stored of the periods of a key. After clock.lua.
--- The text, and the period in it; nothing if no period is done yet. An error reply instead if it is something else.
+-- Tells what is stored of the periods of a key, and changes it.
+-- KEYS  mark
+-- ARGV  "keep" | "clear" | "set", (due, lockId, for how many ms the mark stays or nothing)
+-- reply the JSON that was stored before, or nil
+-- `now` is the server's time in ms.
+local call = redis.call
+local time = call('TIME')
+local now = time[1] * 1000 + (time[2] - time[2] % 1000) / 1000
+-- What is stored of the periods of a key: the text, and the period in it; nothing if no period is done yet. An error reply instead if it is something else.
 local function read_mark(name)
   local stored = call('GET', name)
   if not stored then
@@ -35,3 +42,13 @@ local function write_mark(name, due, lock_id, lasts)
     call('SET', name, text, 'PX', lasts)
   end
 end
+local text, mark = read_mark(KEYS[1])
+if text and not mark and ARGV[1] == 'keep' then
+  return text
+end
+if ARGV[1] == 'clear' then
+  call('DEL', KEYS[1])
+elseif ARGV[1] == 'set' then
+  write_mark(KEYS[1], ARGV[2], ARGV[3], ARGV[4])
+end
+return mark and text

@@ -1,5 +1,5 @@
--- After get.lua or find.lua: `id` and `expires` of the lock that is stored, if there is one. In a lock that is written as
--- grant.lua does, the digits of `expires` begin at `first` and end before `after`.
+-- `id` and `expires` of the lock in `stored`, if there is one. In a lock that is written as grant.lua does, the digits of
+-- `expires` begin at `first` and end before `after`.
 local id, first, expires, after
 if stored then
   -- Nothing that users choose comes before it.

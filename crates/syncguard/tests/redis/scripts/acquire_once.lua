@@ -1,0 +1,114 @@
+-- Takes the lock, if the period `due` is still to be done and nobody holds it.
+-- KEYS  as acquire.lua, mark
+-- ARGV  as acquire.lua, due
+-- reply as acquire.lua; {2, the stored JSON, lockId} when the period, or a later one, is done
+local due = table.remove(ARGV)
+-- `now` is the server's time in ms.
+local call = redis.call
+local time = call('TIME')
+local now = time[1] * 1000 + (time[2] - time[2] % 1000) / 1000
+-- `lock_key` and `stored`: the name of the lock, which is KEYS[1], and the value, if there is one.
+local lock_key = KEYS[1]
+local stored = call('GET', lock_key)
+-- `id` and `expires` of the lock in `stored`, if there is one. In a lock that is written as grant.lua does, the digits of
+-- `expires` begin at `first` and end before `after`.
+local id, first, expires, after
+if stored then
+  -- Nothing that users choose comes before it.
+  id, first, expires, after =
+    string.match(stored, '^{"lockId":"([%w_-]+)","expiresAtMs":()(%d+)(),"')
+  if not id then
+    local ok, lock = pcall(cjson.decode, stored)
+    if not ok or type(lock) ~= 'table' or type(lock.expiresAtMs) ~= 'number' then
+      return redis.error_reply('SYNCGUARD the stored value is not a lock')
+    end
+    id, expires = lock.lockId, lock.expiresAtMs
+  end
+  expires = tonumber(expires)
+end
+-- What is stored of the periods of a key: the text, and the period in it; nothing if no period is done yet. An error reply instead if it is something else.
+local function read_mark(name)
+  local stored = call('GET', name)
+  if not stored then
+    return nil
+  end
+  local ok, mark = pcall(cjson.decode, stored)
+  if not ok or type(mark) ~= 'table' or type(mark.due) ~= 'string' then
+    return redis.error_reply('SYNCGUARD what is stored of periods that are done has another form')
+  end
+  return stored, mark
+end
+
+-- Whether a period is still to be done if `last` is done: both are of one kind, which the first byte tells, and it comes later
+-- in the order of bytes. Lua itself compares texts by the server's locale.
+local function is_after(due, last)
+  if string.byte(due) ~= string.byte(last) then
+    return false
+  end
+  for at = 2, #due do
+    local one, other = string.byte(due, at), string.byte(last, at)
+    if one ~= other then
+      return not other or one > other
+    end
+  end
+  return false
+end
+
+local function write_mark(name, due, lock_id, lasts)
+  local text = string.format('{"due":%s,"doneAtMs":%.0f,"lockId":"%s"}', cjson.encode(due), now, lock_id)
+  if lasts == '' then
+    call('SET', name, text)
+  else
+    call('SET', name, text, 'PX', lasts)
+  end
+end
+if not (stored and id == ARGV[1] and expires + ARGV[3] > now) then
+  local text, mark = read_mark(KEYS[4])
+  if text and not mark then
+    return text
+  end
+  if mark and not is_after(due, mark.due) then
+    return { 2, text, ARGV[1] }
+  end
+end
+-- Whether the lock in `stored` can be taken: then `fence` becomes its number. Else replies. KEYS, ARGV and the replies are those of
+-- acquire.lua. Nothing is written here.
+local wait = stored and expires + ARGV[3] - now or 0
+if wait > 0 then
+  -- The caller's own lock, from a call that a client repeats because its answer was lost: as it was granted.
+  -- A quote inside a JSON string has a backslash before it, so this text can only be the member.
+  local granted = id == ARGV[1] and string.match(stored, '"fence":"(%d+)"')
+  if granted then
+    return { 1, tonumber(granted), expires, ARGV[1] }
+  end
+  return { 0, wait, stored, ARGV[1] }
+end
+
+local counter = call('GET', KEYS[3]) or '0'
+if counter ~= '0' and not string.match(counter, '^%-?[1-9]%d*$') then
+  return redis.error_reply('SYNCGUARD the stored fence counter is not a number')
+end
+counter = tonumber(counter)
+if counter < 0 or counter >= 900000000000000 then
+  return -3
+end
+-- The time, so that fences go on rising where the counter was lost; up to a bound, so that no clock uses them up.
+local fence = math.max(counter + 1, math.min(now, 90000000000000))
+-- Takes the lock, which is free. KEYS, ARGV and the reply are those of acquire.lua.
+local counted = string.format('%.0f', fence)
+if ARGV[8] then
+  -- Counted from the time that it shows: until then, the clock may not have come so far.
+  call('SET', KEYS[3], counted, 'PX', string.format('%.0f', math.max(fence - now, 0) + ARGV[8]))
+else
+  call('SET', KEYS[3], counted)
+end
+local ends = now + ARGV[2]
+-- Some mocks run a Lua 5.3 whose integers have 32 bits. The server's %d works for all numbers and is faster.
+local form = math.type
+  and '{"lockId":"%s","expiresAtMs":%.0f,"acquiredAtMs":%.0f,"fence":"%015.0f",%s'
+  or '{"lockId":"%s","expiresAtMs":%d,"acquiredAtMs":%d,"fence":"%015d",%s'
+local value = string.format(form, ARGV[1], ends, now, fence, ARGV[6])
+call('SET', KEYS[1], value, 'PX', ARGV[7])
+-- The name as the server knows it: a client may have put its own prefix before it.
+call('SET', KEYS[2], KEYS[1], 'PX', ARGV[7])
+return { 1, fence, ends, ARGV[1] }

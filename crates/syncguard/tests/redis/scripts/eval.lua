@@ -1,0 +1,46 @@
+-- Before a script of the caller's, whose text follows: ends it unless all these locks are held. What of KEYS and ARGV is not the
+-- caller's is taken away first. The block keeps its names from the caller's.
+-- KEYS  the caller's, for each lock: lock
+-- ARGV  the caller's, for each lock: lockId; toleranceMs, how many locks
+-- reply that of the caller's script, or {"syncguard:lost", lockId, which, code}: the first lock that is not held, counted from 0, and
+--       code -2 it had expired, -1 no such lock, or another's; then nothing of the script has run
+do
+  local lost = (function()
+    -- `now` is the server's time in ms.
+    local call = redis.call
+    local time = call('TIME')
+    local now = time[1] * 1000 + (time[2] - time[2] % 1000) / 1000
+    local pop = table.remove
+    local count, tolerance = tonumber(pop(ARGV)), pop(ARGV)
+    local reply
+    for place = count - 1, 0, -1 do
+      local lock_key, lock_id = pop(KEYS), pop(ARGV)
+      local stored = call('GET', lock_key)
+      -- `id` and `expires` of the lock in `stored`, if there is one. In a lock that is written as grant.lua does, the digits of
+      -- `expires` begin at `first` and end before `after`.
+      local id, first, expires, after
+      if stored then
+        -- Nothing that users choose comes before it.
+        id, first, expires, after =
+          string.match(stored, '^{"lockId":"([%w_-]+)","expiresAtMs":()(%d+)(),"')
+        if not id then
+          local ok, lock = pcall(cjson.decode, stored)
+          if not ok or type(lock) ~= 'table' or type(lock.expiresAtMs) ~= 'number' then
+            return redis.error_reply('SYNCGUARD the stored value is not a lock')
+          end
+          id, expires = lock.lockId, lock.expiresAtMs
+        end
+        expires = tonumber(expires)
+      end
+      if not stored or id ~= lock_id then
+        reply = { 'syncguard:lost', lock_id, place, -1 }
+      elseif expires <= now - tolerance then
+        reply = { 'syncguard:lost', lock_id, place, -2 }
+      end
+    end
+    return reply
+  end)()
+  if lost then
+    return lost
+  end
+end

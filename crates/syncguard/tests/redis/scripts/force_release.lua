@@ -1,0 +1,65 @@
+-- Frees the key whoever holds it.
+-- KEYS  lock, (index, where it must be declared)
+-- ARGV  keyPrefix, toleranceMs, (lock key without the client's own prefix)
+-- reply 1 when somebody held it, else 0; -4 nothing was done, because the index that was given is not the lock's
+-- Whether the server is a node of a cluster: the last argument says so, and is taken away.
+local in_cluster = ARGV[#ARGV] == 'cluster' and table.remove(ARGV)
+local bare = ARGV[3]
+-- `now` is the server's time in ms.
+local call = redis.call
+local time = call('TIME')
+local now = time[1] * 1000 + (time[2] - time[2] % 1000) / 1000
+-- `lock_key` and `stored`: the name of the lock, which is KEYS[1], and the value, if there is one.
+local lock_key = KEYS[1]
+local stored = call('GET', lock_key)
+-- `id` and `expires` of the lock in `stored`, if there is one. In a lock that is written as grant.lua does, the digits of
+-- `expires` begin at `first` and end before `after`.
+local id, first, expires, after
+if stored then
+  -- Nothing that users choose comes before it.
+  id, first, expires, after =
+    string.match(stored, '^{"lockId":"([%w_-]+)","expiresAtMs":()(%d+)(),"')
+  if not id then
+    local ok, lock = pcall(cjson.decode, stored)
+    if not ok or type(lock) ~= 'table' or type(lock.expiresAtMs) ~= 'number' then
+      return redis.error_reply('SYNCGUARD the stored value is not a lock')
+    end
+    id, expires = lock.lockId, lock.expiresAtMs
+  end
+  expires = tonumber(expires)
+end
+-- Frees the lock in `stored`, whoever holds it: `reply` is 1 when somebody did, else 0. The fence counter stays.
+-- ARGV[1] is the prefix of keys, and `bare` the lock key without the client's own prefix, if there may be one. KEYS[2] is the index,
+-- where it must be declared. Replies -4, and does nothing, when that is not the lock's.
+if not stored then
+  return 0
+end
+local index
+if type(id) == 'string' then
+  local client_prefix = bare and string.sub(lock_key, 1, #lock_key - #bare) or ''
+  local prefix = string.gsub(ARGV[1], ':+$', '')
+  index = client_prefix .. (prefix == '' and '' or prefix .. ':') .. 'id:' .. id
+  -- In a cluster, and on some other servers, a script touches only what it was given.
+  if KEYS[2] and KEYS[2] ~= index then
+    return -4
+  end
+end
+-- In one command: a server that refuses the one must not have done the other.
+if index then
+  call('DEL', lock_key, index)
+else
+  call('DEL', lock_key)
+end
+local reply = expires > now - ARGV[2] and 1 or 0
+-- Wakes those who wait for the lock `lock_key`, which was removed, and gives `reply`.
+-- Without the right to publish, they find out by asking again. In a cluster, on the channels of the lock's own hash slot
+-- where the server has them, which is from version 7 on. Who waits for a slot of a key waits for any: its channel has the
+-- name without the slot's number.
+local channel = lock_key
+if string.find(channel, '\205\190', 1, true) then
+  channel = string.gsub(channel, '\205\190%d+$', '')
+end
+if not in_cluster or type(redis.pcall('SPUBLISH', channel, '')) == 'table' then
+  redis.pcall('PUBLISH', channel, '')
+end
+return reply

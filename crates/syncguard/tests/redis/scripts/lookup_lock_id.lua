@@ -1,0 +1,52 @@
+-- The live lock that lockId owns.
+-- KEYS  index, (lock, where it is known)
+-- ARGV  lockId, toleranceMs, (index key without the client's own prefix)
+-- reply {the stored JSON, the server's time in ms}, or nil;
+--       -4 because the index leads to another lock than the one that was given
+local bare = ARGV[3]
+-- `now` is the server's time in ms.
+local call = redis.call
+local time = call('TIME')
+local now = time[1] * 1000 + (time[2] - time[2] % 1000) / 1000
+-- `lock_key` and `stored`: the name and the value of the lock to which the index entry KEYS[1] leads, if there is one. KEYS[2] is the
+-- lock, where it is known. ARGV[1] is the lock id, and `bare` the index key without the client's own prefix, if there may be one.
+-- Replies -4 when the index leads to another lock than the one that was given.
+local lock_key = call('GET', KEYS[1])
+local stored
+if lock_key then
+  if KEYS[2] then
+    -- In a cluster, and on some other servers, a script touches only what it was given.
+    if lock_key ~= KEYS[2]
+        and string.sub(KEYS[1], 1, #KEYS[1] - #(bare or KEYS[1])) .. lock_key ~= KEYS[2] then
+      return -4
+    end
+    lock_key = KEYS[2]
+  end
+  stored = call('GET', lock_key)
+  -- A library that does not know its client's prefix writes index entries whose lock name lacks it.
+  if not KEYS[2] and bare and #bare < #KEYS[1]
+      and not (stored and string.find(stored, ARGV[1], 1, true)) then
+    lock_key = string.sub(KEYS[1], 1, #KEYS[1] - #bare) .. lock_key
+    stored = call('GET', lock_key)
+  end
+end
+-- `id` and `expires` of the lock in `stored`, if there is one. In a lock that is written as grant.lua does, the digits of
+-- `expires` begin at `first` and end before `after`.
+local id, first, expires, after
+if stored then
+  -- Nothing that users choose comes before it.
+  id, first, expires, after =
+    string.match(stored, '^{"lockId":"([%w_-]+)","expiresAtMs":()(%d+)(),"')
+  if not id then
+    local ok, lock = pcall(cjson.decode, stored)
+    if not ok or type(lock) ~= 'table' or type(lock.expiresAtMs) ~= 'number' then
+      return redis.error_reply('SYNCGUARD the stored value is not a lock')
+    end
+    id, expires = lock.lockId, lock.expiresAtMs
+  end
+  expires = tonumber(expires)
+end
+if stored and id == ARGV[1] and expires > now - ARGV[2] then
+  return { stored, now }
+end
+return false

@@ -1,0 +1,91 @@
+-- Frees locks, each for itself.
+-- KEYS  for each lock: index, (lock, where all are known)
+-- ARGV  toleranceMs, how many locks, for each: lockId, (index key without the client's own prefix)
+-- reply for each lock that of release.lua
+-- Whether the server is a node of a cluster: the last argument says so, and is taken away.
+local in_cluster = ARGV[#ARGV] == 'cluster' and table.remove(ARGV)
+-- `now` is the server's time in ms.
+local call = redis.call
+local time = call('TIME')
+local now = time[1] * 1000 + (time[2] - time[2] % 1000) / 1000
+
+-- Frees one lock, with what release.lua takes and gives.
+local function one(KEYS, ARGV)
+  local bare = ARGV[3]
+  -- `lock_key` and `stored`: the name and the value of the lock to which the index entry KEYS[1] leads, if there is one. KEYS[2] is the
+  -- lock, where it is known. ARGV[1] is the lock id, and `bare` the index key without the client's own prefix, if there may be one.
+  -- Replies -4 when the index leads to another lock than the one that was given.
+  local lock_key = call('GET', KEYS[1])
+  local stored
+  if lock_key then
+    if KEYS[2] then
+      -- In a cluster, and on some other servers, a script touches only what it was given.
+      if lock_key ~= KEYS[2]
+          and string.sub(KEYS[1], 1, #KEYS[1] - #(bare or KEYS[1])) .. lock_key ~= KEYS[2] then
+        return -4
+      end
+      lock_key = KEYS[2]
+    end
+    stored = call('GET', lock_key)
+    -- A library that does not know its client's prefix writes index entries whose lock name lacks it.
+    if not KEYS[2] and bare and #bare < #KEYS[1]
+        and not (stored and string.find(stored, ARGV[1], 1, true)) then
+      lock_key = string.sub(KEYS[1], 1, #KEYS[1] - #bare) .. lock_key
+      stored = call('GET', lock_key)
+    end
+  end
+  -- `id` and `expires` of the lock in `stored`, if there is one. In a lock that is written as grant.lua does, the digits of
+  -- `expires` begin at `first` and end before `after`.
+  local id, first, expires, after
+  if stored then
+    -- Nothing that users choose comes before it.
+    id, first, expires, after =
+      string.match(stored, '^{"lockId":"([%w_-]+)","expiresAtMs":()(%d+)(),"')
+    if not id then
+      local ok, lock = pcall(cjson.decode, stored)
+      if not ok or type(lock) ~= 'table' or type(lock.expiresAtMs) ~= 'number' then
+        return redis.error_reply('SYNCGUARD the stored value is not a lock')
+      end
+      id, expires = lock.lockId, lock.expiresAtMs
+    end
+    expires = tonumber(expires)
+  end
+  -- Frees the lock in `stored`, if the lock id in ARGV[1] owns it: `reply` says whether it was live still. Else replies. KEYS and the
+  -- replies are those of release.lua.
+  if not stored then
+    if lock_key then
+      call('DEL', KEYS[1])
+    end
+    return -1
+  end
+  if id ~= ARGV[1] then
+    return 0
+  end
+  call('DEL', lock_key, KEYS[1])
+  local reply = expires > now - ARGV[2] and 1 or -2
+  -- Wakes those who wait for the lock `lock_key`, which was removed, and gives `reply`.
+  -- Without the right to publish, they find out by asking again. In a cluster, on the channels of the lock's own hash slot
+  -- where the server has them, which is from version 7 on. Who waits for a slot of a key waits for any: its channel has the
+  -- name without the slot's number.
+  local channel = lock_key
+  if string.find(channel, '\205\190', 1, true) then
+    channel = string.gsub(channel, '\205\190%d+$', '')
+  end
+  if not in_cluster or type(redis.pcall('SPUBLISH', channel, '')) == 'table' then
+    redis.pcall('PUBLISH', channel, '')
+  end
+  return reply
+end
+
+local count = tonumber(ARGV[2])
+local keys, args = #KEYS / count, (#ARGV - 2) / count
+local replies, failure = {}, nil
+for place = 0, count - 1 do
+  local key, arg = keys * place + 1, args * place + 3
+  local reply = one({ KEYS[key], keys > 1 and KEYS[key + 1] or nil },
+    { ARGV[arg], ARGV[1], args > 1 and ARGV[arg + 1] or nil })
+  -- What is stored there is no lock. The others are freed all the same.
+  failure = type(reply) == 'table' and reply or failure
+  replies[place + 1] = reply
+end
+return failure or replies
