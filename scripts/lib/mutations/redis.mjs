@@ -13,7 +13,7 @@ const REDIS_WITHOUT_TIME = [
 
 export const redis = [
   mutation("redis-tolerance", "redis", "A lock counts as free as soon as its TTL is over.", [
-    ["redis/operations/parts/acquirable.lua", "expires + ARGV[3] - now or 0", "expires - now or 0"],
+    ["redis/operations/parts/acquirable.lua", "expires - held_after or 0", "expires - now or 0"],
   ]),
   mutation("redis-lifetime", "redis", "Redis forgets a lock when its TTL is over.", [
     [
@@ -33,7 +33,7 @@ export const redis = [
     "redis",
     "nothing_runs_without_the_lock",
     mutation("redis-eval-expiry", "redis", "A script runs under a lock whose time is over.", [
-      ["redis/operations/eval.lua", "expires <= now - tolerance", "false"],
+      ["redis/operations/eval.lua", "expires <= held_after", "false"],
     ]),
   ),
   tested(
@@ -129,7 +129,7 @@ export const redis = [
     ],
   ]),
   mutation("redis-is-locked-tolerance", "redis", "`isLocked` leaves out the tolerance.", [
-    ["redis/operations/is_locked.lua", "if expires > now - ARGV[2] then", "if expires > now then"],
+    ["redis/operations/is_locked.lua", "if expires > held_after then", "if expires > now then"],
   ]),
   mutation("redis-release-tells-nobody", "redis", "A release wakes nobody.", [
     ["redis/operations/parts/wake.lua", "  redis.pcall('PUBLISH', channel, '')", "  local _ = ''"],
@@ -138,7 +138,7 @@ export const redis = [
 
 export const cluster = [
   mutation("cluster-tolerance", "redis-cluster", "The same as `redis-tolerance`, in a cluster.", [
-    ["redis/operations/parts/acquirable.lua", "expires + ARGV[3] - now or 0", "expires - now or 0"],
+    ["redis/operations/parts/acquirable.lua", "expires - held_after or 0", "expires - now or 0"],
   ]),
   mutation("cluster-shard", "redis-cluster", "A lock id does not fit the slot of its key.", [
     [

@@ -49,7 +49,7 @@ impl std::fmt::Debug for Strict {
     }
 }
 
-fn reply(answer: Answer) -> Reply {
+pub(crate) fn reply(answer: Answer) -> Reply {
     match answer {
         Answer::Nil => Reply::Nil,
         Answer::Int(number) => Reply::Int(number),

@@ -22,6 +22,7 @@ mod faults;
 mod fences;
 mod foreign;
 mod full;
+mod held;
 mod idle;
 mod load;
 mod losses;
@@ -57,6 +58,7 @@ fn main() -> ExitCode {
         ("fences", fences::TESTS),
         ("foreign", foreign::TESTS),
         ("full", full::TESTS),
+        ("held", held::TESTS),
         ("idle", idle::TESTS),
         ("losses", losses::TESTS),
         ("refused", refused::TESTS),

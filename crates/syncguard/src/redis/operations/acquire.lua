@@ -6,7 +6,9 @@
 -- reply {1, fence, expiresAtMs, lockId}, also when lockId holds it already, {0, waitMs, lock, lockId} when somebody else holds it
 --       for that much longer, -3 when the fence counter is at its limit or negative
 --       lock: what is stored of the one that is held; lockId: to which call the reply belongs
+local tolerance = ARGV[3]
 -- @include clock
+-- @include held
 -- @include get
 -- @include read
 -- @include acquirable

@@ -8,10 +8,11 @@
 --       many; {0, which, waitMs, lock, lockId} when that one, counted from 0, is held for that much longer (of slots: until the
 --       first of them ends), with what is stored of it or nothing; -3 when a fence counter is at its limit or negative
 --       lockId: that of the first lock
--- @include clock
 local ttl, tolerance, lifetime, tail_end = ARGV[1], ARGV[2], ARGV[3], ARGV[5]
 local fence_ttl = ARGV[4] ~= '' and ARGV[4] or nil
 local first_id = ARGV[6]
+-- @include clock
+-- @include held
 
 -- When the lock ends that is stored, or an error reply.
 local function ends(stored)
@@ -49,7 +50,7 @@ local function free_slots(lock, slots, start, wanted)
     if type(expires) == 'table' then
       return expires
     end
-    local wait = expires and expires + tolerance - now
+    local wait = expires and expires - held_after
     if wait and wait <= 0 then
       free[#free + 1] = used[step]
       if #free == wanted then
@@ -101,14 +102,14 @@ for place = 0, count - 1 do
   end
   local number = slot or ''
   local outcome = one({ lock .. number, index, fence .. number },
-    { lock_id, ttl, tolerance, nil, nil, tail .. number .. tail_end, lifetime, fence_ttl })
+    { lock_id, ttl, nil, nil, nil, tail .. number .. tail_end, lifetime, fence_ttl })
   if type(outcome) == 'number' or type(outcome) == 'table' and outcome.err then
     return outcome
   elseif type(outcome) == 'table' and outcome[1] == 0 then
     return { 0, place, outcome[2], outcome[3], first_id }
   elseif type(outcome) == 'table' then
     reply[2] = reply[2] + 1
-    held = held or { 0, place, outcome[3] + tolerance - now, '', first_id }
+    held = held or { 0, place, outcome[3] - held_after, '', first_id }
   end
   reply[3 * place + 3], reply[3 * place + 4] = slot or 0, outcome
 end

@@ -3,11 +3,13 @@
 -- ARGV  as acquire.lua, due
 -- reply as acquire.lua; {2, the stored JSON, lockId} when the period, or a later one, is done
 local due = table.remove(ARGV)
+local tolerance = ARGV[3]
 -- @include clock
+-- @include held
 -- @include get
 -- @include read
 -- @include mark
-if not (stored and id == ARGV[1] and expires + ARGV[3] > now) then
+if not (stored and id == ARGV[1] and expires > held_after) then
   local text, mark = read_mark(KEYS[4])
   if text and not mark then
     return text

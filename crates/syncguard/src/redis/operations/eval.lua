@@ -6,9 +6,10 @@
 --       code -2 it had expired, -1 no such lock, or another's; then nothing of the script has run
 do
   local lost = (function()
-    -- @include clock
     local pop = table.remove
     local count, tolerance = tonumber(pop(ARGV)), pop(ARGV)
+    -- @include clock
+    -- @include held
     local reply
     for place = count - 1, 0, -1 do
       local lock_key, lock_id = pop(KEYS), pop(ARGV)
@@ -16,7 +17,7 @@ do
       -- @include read
       if not stored or id ~= lock_id then
         reply = { 'syncguard:lost', lock_id, place, -1 }
-      elseif expires <= now - tolerance then
+      elseif expires <= held_after then
         reply = { 'syncguard:lost', lock_id, place, -2 }
       end
     end

@@ -4,8 +4,9 @@
 --       lifetimeMs: ttlMs + toleranceMs
 -- reply {1, expiresAtMs, lockId}, -2 it had expired, -1 no such lock, 0 the lock is another's,
 --       -4 nothing was done, because the index leads to another lock than the one that was given
-local bare = ARGV[5]
+local tolerance, bare = ARGV[2], ARGV[5]
 -- @include clock
+-- @include held
 -- @include find
 -- @include read
 -- @include extendable

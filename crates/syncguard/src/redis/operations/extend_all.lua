@@ -3,7 +3,9 @@
 -- ARGV  toleranceMs, ttlMs, lifetimeMs, how many locks, for each: lockId, (index key without the client's own prefix)
 -- reply {1, expiresAtMs, lockId}, or {0, which, reply of extend.lua to it, lockId}, counted from 0
 --       lockId: that of the first lock
+local tolerance = ARGV[1]
 -- @include clock
+-- @include held
 
 -- For one lock, with what extend.lua takes: what makes it end later, if it is there, else the reply.
 local function one(KEYS, ARGV)
@@ -22,7 +24,7 @@ local found, first_id = {}, ARGV[5]
 for place = 0, count - 1 do
   local key, arg = keys * place + 1, args * place + 5
   local reply = one({ KEYS[key], keys > 1 and KEYS[key + 1] or nil },
-    { ARGV[arg], ARGV[1], ARGV[2], ARGV[3], args > 1 and ARGV[arg + 1] or nil })
+    { ARGV[arg], nil, ARGV[2], ARGV[3], args > 1 and ARGV[arg + 1] or nil })
   if type(reply) == 'number' then
     return { 0, place, reply, first_id }
   elseif type(reply) == 'table' then

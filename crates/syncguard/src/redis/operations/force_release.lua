@@ -3,8 +3,9 @@
 -- ARGV  keyPrefix, toleranceMs, (lock key without the client's own prefix)
 -- reply 1 when somebody held it, else 0; -4 nothing was done, because the index that was given is not the lock's
 -- @include cluster
-local bare = ARGV[3]
+local tolerance, bare = ARGV[2], ARGV[3]
 -- @include clock
+-- @include held
 -- @include get
 -- @include read
 -- @include free_key

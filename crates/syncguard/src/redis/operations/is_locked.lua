@@ -4,14 +4,15 @@
 --       (lock key without the client's own prefix)
 -- reply 1 or 0; -4 nothing was done, because the index that was given is not the lock's
 -- @include cluster
-local bare = ARGV[4]
+local tolerance, bare = ARGV[2], ARGV[4]
 -- @include clock
+-- @include held
 -- @include get
 -- @include read
 if not stored then
   return 0
 end
-if expires > now - ARGV[2] then
+if expires > held_after then
   return 1
 end
 -- Twice the tolerance, so that an adjusted clock does not make this collide with an extension.

@@ -4,8 +4,9 @@
 -- reply 1 freed, -2 it had expired, -1 no such lock, 0 the lock is another's,
 --       -4 nothing was done, because the index leads to another lock than the one that was given
 -- @include cluster
-local bare = ARGV[3]
+local tolerance, bare = ARGV[2], ARGV[3]
 -- @include clock
+-- @include held
 -- @include find
 -- @include read
 -- @include free

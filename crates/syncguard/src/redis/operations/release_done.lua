@@ -3,7 +3,9 @@
 -- ARGV  lockId, toleranceMs, due, for how many ms the mark stays or nothing, (index key without the client's own prefix)
 -- reply {that of release.lua, lockId}; {1, lockId} also when lockId has stored it before, in a call whose answer was lost
 -- @include cluster
+local tolerance = ARGV[2]
 -- @include clock
+-- @include held
 -- @include mark
 
 -- Frees one lock, with what release.lua takes and gives.
@@ -20,7 +22,7 @@ local text, mark = read_mark(KEYS[2])
 if text and not mark then
   return text
 end
-local reply = one({ KEYS[1], KEYS[3] }, { ARGV[1], ARGV[2], ARGV[5] })
+local reply = one({ KEYS[1], KEYS[3] }, { ARGV[1], nil, ARGV[5] })
 if type(reply) == 'table' then
   return reply
 end

@@ -6,10 +6,13 @@
 -- reply {1, fence, expiresAtMs, lockId}, also when lockId holds it already, {0, waitMs, lock, lockId} when somebody else holds it
 --       for that much longer, -3 when the fence counter is at its limit or negative
 --       lock: what is stored of the one that is held; lockId: to which call the reply belongs
+local tolerance = ARGV[3]
 -- `now` is the server's time in ms.
 local call = redis.call
 local time = call('TIME')
 local now = time[1] * 1000 + (time[2] - time[2] % 1000) / 1000
+-- `held_after`: a lock that ends later is held. For `tolerance` ms past its end, it counts as held still.
+local held_after = now - tolerance
 -- `lock_key` and `stored`: the name of the lock, which is KEYS[1], and the value, if there is one.
 local lock_key = KEYS[1]
 local stored = call('GET', lock_key)
@@ -31,7 +34,7 @@ if stored then
 end
 -- Whether the lock in `stored` can be taken: then `fence` becomes its number. Else replies. KEYS, ARGV and the replies are those of
 -- acquire.lua. Nothing is written here.
-local wait = stored and expires + ARGV[3] - now or 0
+local wait = stored and expires - held_after or 0
 if wait > 0 then
   -- The caller's own lock, from a call that a client repeats because its answer was lost: as it was granted.
   -- A quote inside a JSON string has a backslash before it, so this text can only be the member.

@@ -8,13 +8,15 @@
 --       many; {0, which, waitMs, lock, lockId} when that one, counted from 0, is held for that much longer (of slots: until the
 --       first of them ends), with what is stored of it or nothing; -3 when a fence counter is at its limit or negative
 --       lockId: that of the first lock
+local ttl, tolerance, lifetime, tail_end = ARGV[1], ARGV[2], ARGV[3], ARGV[5]
+local fence_ttl = ARGV[4] ~= '' and ARGV[4] or nil
+local first_id = ARGV[6]
 -- `now` is the server's time in ms.
 local call = redis.call
 local time = call('TIME')
 local now = time[1] * 1000 + (time[2] - time[2] % 1000) / 1000
-local ttl, tolerance, lifetime, tail_end = ARGV[1], ARGV[2], ARGV[3], ARGV[5]
-local fence_ttl = ARGV[4] ~= '' and ARGV[4] or nil
-local first_id = ARGV[6]
+-- `held_after`: a lock that ends later is held. For `tolerance` ms past its end, it counts as held still.
+local held_after = now - tolerance
 
 -- When the lock ends that is stored, or an error reply.
 local function ends(stored)
@@ -60,7 +62,7 @@ local function one(KEYS, ARGV)
   end
   -- Whether the lock in `stored` can be taken: then `fence` becomes its number. Else replies. KEYS, ARGV and the replies are those of
   -- acquire.lua. Nothing is written here.
-  local wait = stored and expires + ARGV[3] - now or 0
+  local wait = stored and expires - held_after or 0
   if wait > 0 then
     -- The caller's own lock, from a call that a client repeats because its answer was lost: as it was granted.
     -- A quote inside a JSON string has a backslash before it, so this text can only be the member.
@@ -123,7 +125,7 @@ local function free_slots(lock, slots, start, wanted)
     if type(expires) == 'table' then
       return expires
     end
-    local wait = expires and expires + tolerance - now
+    local wait = expires and expires - held_after
     if wait and wait <= 0 then
       free[#free + 1] = used[step]
       if #free == wanted then
@@ -175,14 +177,14 @@ for place = 0, count - 1 do
   end
   local number = slot or ''
   local outcome = one({ lock .. number, index, fence .. number },
-    { lock_id, ttl, tolerance, nil, nil, tail .. number .. tail_end, lifetime, fence_ttl })
+    { lock_id, ttl, nil, nil, nil, tail .. number .. tail_end, lifetime, fence_ttl })
   if type(outcome) == 'number' or type(outcome) == 'table' and outcome.err then
     return outcome
   elseif type(outcome) == 'table' and outcome[1] == 0 then
     return { 0, place, outcome[2], outcome[3], first_id }
   elseif type(outcome) == 'table' then
     reply[2] = reply[2] + 1
-    held = held or { 0, place, outcome[3] + tolerance - now, '', first_id }
+    held = held or { 0, place, outcome[3] - held_after, '', first_id }
   end
   reply[3 * place + 3], reply[3 * place + 4] = slot or 0, outcome
 end

@@ -3,10 +3,13 @@
 -- ARGV  as acquire.lua, due
 -- reply as acquire.lua; {2, the stored JSON, lockId} when the period, or a later one, is done
 local due = table.remove(ARGV)
+local tolerance = ARGV[3]
 -- `now` is the server's time in ms.
 local call = redis.call
 local time = call('TIME')
 local now = time[1] * 1000 + (time[2] - time[2] % 1000) / 1000
+-- `held_after`: a lock that ends later is held. For `tolerance` ms past its end, it counts as held still.
+local held_after = now - tolerance
 -- `lock_key` and `stored`: the name of the lock, which is KEYS[1], and the value, if there is one.
 local lock_key = KEYS[1]
 local stored = call('GET', lock_key)
@@ -62,7 +65,7 @@ local function write_mark(name, due, lock_id, lasts)
     call('SET', name, text, 'PX', lasts)
   end
 end
-if not (stored and id == ARGV[1] and expires + ARGV[3] > now) then
+if not (stored and id == ARGV[1] and expires > held_after) then
   local text, mark = read_mark(KEYS[4])
   if text and not mark then
     return text
@@ -73,7 +76,7 @@ if not (stored and id == ARGV[1] and expires + ARGV[3] > now) then
 end
 -- Whether the lock in `stored` can be taken: then `fence` becomes its number. Else replies. KEYS, ARGV and the replies are those of
 -- acquire.lua. Nothing is written here.
-local wait = stored and expires + ARGV[3] - now or 0
+local wait = stored and expires - held_after or 0
 if wait > 0 then
   -- The caller's own lock, from a call that a client repeats because its answer was lost: as it was granted.
   -- A quote inside a JSON string has a backslash before it, so this text can only be the member.

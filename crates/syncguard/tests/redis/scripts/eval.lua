@@ -6,12 +6,14 @@
 --       code -2 it had expired, -1 no such lock, or another's; then nothing of the script has run
 do
   local lost = (function()
+    local pop = table.remove
+    local count, tolerance = tonumber(pop(ARGV)), pop(ARGV)
     -- `now` is the server's time in ms.
     local call = redis.call
     local time = call('TIME')
     local now = time[1] * 1000 + (time[2] - time[2] % 1000) / 1000
-    local pop = table.remove
-    local count, tolerance = tonumber(pop(ARGV)), pop(ARGV)
+    -- `held_after`: a lock that ends later is held. For `tolerance` ms past its end, it counts as held still.
+    local held_after = now - tolerance
     local reply
     for place = count - 1, 0, -1 do
       local lock_key, lock_id = pop(KEYS), pop(ARGV)
@@ -34,7 +36,7 @@ do
       end
       if not stored or id ~= lock_id then
         reply = { 'syncguard:lost', lock_id, place, -1 }
-      elseif expires <= now - tolerance then
+      elseif expires <= held_after then
         reply = { 'syncguard:lost', lock_id, place, -2 }
       end
     end

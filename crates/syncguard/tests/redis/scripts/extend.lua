@@ -4,11 +4,13 @@
 --       lifetimeMs: ttlMs + toleranceMs
 -- reply {1, expiresAtMs, lockId}, -2 it had expired, -1 no such lock, 0 the lock is another's,
 --       -4 nothing was done, because the index leads to another lock than the one that was given
-local bare = ARGV[5]
+local tolerance, bare = ARGV[2], ARGV[5]
 -- `now` is the server's time in ms.
 local call = redis.call
 local time = call('TIME')
 local now = time[1] * 1000 + (time[2] - time[2] % 1000) / 1000
+-- `held_after`: a lock that ends later is held. For `tolerance` ms past its end, it counts as held still.
+local held_after = now - tolerance
 -- `lock_key` and `stored`: the name and the value of the lock to which the index entry KEYS[1] leads, if there is one. KEYS[2] is the
 -- lock, where it is known. ARGV[1] is the lock id, and `bare` the index key without the client's own prefix, if there may be one.
 -- Replies -4 when the index leads to another lock than the one that was given.
@@ -57,7 +59,7 @@ end
 if id ~= ARGV[1] then
   return 0
 end
-if expires <= now - ARGV[2] then
+if expires <= held_after then
   call('DEL', lock_key, KEYS[1])
   return -2
 end

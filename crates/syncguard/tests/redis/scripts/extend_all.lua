@@ -3,10 +3,13 @@
 -- ARGV  toleranceMs, ttlMs, lifetimeMs, how many locks, for each: lockId, (index key without the client's own prefix)
 -- reply {1, expiresAtMs, lockId}, or {0, which, reply of extend.lua to it, lockId}, counted from 0
 --       lockId: that of the first lock
+local tolerance = ARGV[1]
 -- `now` is the server's time in ms.
 local call = redis.call
 local time = call('TIME')
 local now = time[1] * 1000 + (time[2] - time[2] % 1000) / 1000
+-- `held_after`: a lock that ends later is held. For `tolerance` ms past its end, it counts as held still.
+local held_after = now - tolerance
 
 -- For one lock, with what extend.lua takes: what makes it end later, if it is there, else the reply.
 local function one(KEYS, ARGV)
@@ -59,7 +62,7 @@ local function one(KEYS, ARGV)
   if id ~= ARGV[1] then
     return 0
   end
-  if expires <= now - ARGV[2] then
+  if expires <= held_after then
     call('DEL', lock_key, KEYS[1])
     return -2
   end
@@ -104,7 +107,7 @@ local found, first_id = {}, ARGV[5]
 for place = 0, count - 1 do
   local key, arg = keys * place + 1, args * place + 5
   local reply = one({ KEYS[key], keys > 1 and KEYS[key + 1] or nil },
-    { ARGV[arg], ARGV[1], ARGV[2], ARGV[3], args > 1 and ARGV[arg + 1] or nil })
+    { ARGV[arg], nil, ARGV[2], ARGV[3], args > 1 and ARGV[arg + 1] or nil })
   if type(reply) == 'number' then
     return { 0, place, reply, first_id }
   elseif type(reply) == 'table' then

@@ -4,11 +4,13 @@
 -- reply 1 when somebody held it, else 0; -4 nothing was done, because the index that was given is not the lock's
 -- Whether the server is a node of a cluster: the last argument says so, and is taken away.
 local in_cluster = ARGV[#ARGV] == 'cluster' and table.remove(ARGV)
-local bare = ARGV[3]
+local tolerance, bare = ARGV[2], ARGV[3]
 -- `now` is the server's time in ms.
 local call = redis.call
 local time = call('TIME')
 local now = time[1] * 1000 + (time[2] - time[2] % 1000) / 1000
+-- `held_after`: a lock that ends later is held. For `tolerance` ms past its end, it counts as held still.
+local held_after = now - tolerance
 -- `lock_key` and `stored`: the name of the lock, which is KEYS[1], and the value, if there is one.
 local lock_key = KEYS[1]
 local stored = call('GET', lock_key)
@@ -50,7 +52,7 @@ if index then
 else
   call('DEL', lock_key)
 end
-local reply = expires > now - ARGV[2] and 1 or 0
+local reply = expires > held_after and 1 or 0
 -- Wakes those who wait for the lock `lock_key`, which was removed, and gives `reply`.
 -- Without the right to publish, they find out by asking again. In a cluster, on the channels of the lock's own hash slot
 -- where the server has them, which is from version 7 on. Who waits for a slot of a key waits for any: its channel has the

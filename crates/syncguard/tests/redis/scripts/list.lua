@@ -2,12 +2,17 @@
 -- KEYS  any name in it, which leads here in a cluster
 -- ARGV  cursor, pattern of names, how many names to look at, toleranceMs
 -- reply {the next cursor, the server's time in ms, for each live lock its name and the stored JSON…}
+local tolerance = ARGV[4]
+-- `now` is the server's time in ms.
+local call = redis.call
+local time = call('TIME')
+local now = time[1] * 1000 + (time[2] - time[2] % 1000) / 1000
+-- `held_after`: a lock that ends later is held. For `tolerance` ms past its end, it counts as held still.
+local held_after = now - tolerance
 local found = redis.pcall('SCAN', ARGV[1], 'MATCH', ARGV[2], 'COUNT', ARGV[3])
 if found.err then
   return found
 end
-local time = redis.call('TIME')
-local now = time[1] * 1000 + (time[2] - time[2] % 1000) / 1000
 local reply = { found[1], now }
 for _, name in ipairs(found[2]) do
   -- Index entries and fence counters have such names, too, and others' keys may be of any type.
@@ -18,7 +23,7 @@ for _, name in ipairs(found[2]) do
   if type(stored) == 'string' and string.sub(stored, 1, 1) == '{' then
     local ok, lock = pcall(cjson.decode, stored)
     if ok and type(lock) == 'table' and type(lock.lockId) == 'string'
-      and type(lock.expiresAtMs) == 'number' and lock.expiresAtMs > now - ARGV[4] then
+      and type(lock.expiresAtMs) == 'number' and lock.expiresAtMs > held_after then
       reply[#reply + 1] = name
       reply[#reply + 1] = stored
     end

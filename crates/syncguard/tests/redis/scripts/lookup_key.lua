@@ -2,10 +2,13 @@
 -- KEYS  lock
 -- ARGV  toleranceMs
 -- reply {the stored JSON, the server's time in ms}, or nil
+local tolerance = ARGV[1]
 -- `now` is the server's time in ms.
 local call = redis.call
 local time = call('TIME')
 local now = time[1] * 1000 + (time[2] - time[2] % 1000) / 1000
+-- `held_after`: a lock that ends later is held. For `tolerance` ms past its end, it counts as held still.
+local held_after = now - tolerance
 -- `lock_key` and `stored`: the name of the lock, which is KEYS[1], and the value, if there is one.
 local lock_key = KEYS[1]
 local stored = call('GET', lock_key)
@@ -25,7 +28,7 @@ if stored then
   end
   expires = tonumber(expires)
 end
-if stored and expires > now - ARGV[1] then
+if stored and expires > held_after then
   return { stored, now }
 end
 return false

@@ -3,11 +3,13 @@
 -- ARGV  lockId, toleranceMs, (index key without the client's own prefix)
 -- reply {the stored JSON, the server's time in ms}, or nil;
 --       -4 because the index leads to another lock than the one that was given
-local bare = ARGV[3]
+local tolerance, bare = ARGV[2], ARGV[3]
 -- `now` is the server's time in ms.
 local call = redis.call
 local time = call('TIME')
 local now = time[1] * 1000 + (time[2] - time[2] % 1000) / 1000
+-- `held_after`: a lock that ends later is held. For `tolerance` ms past its end, it counts as held still.
+local held_after = now - tolerance
 -- `lock_key` and `stored`: the name and the value of the lock to which the index entry KEYS[1] leads, if there is one. KEYS[2] is the
 -- lock, where it is known. ARGV[1] is the lock id, and `bare` the index key without the client's own prefix, if there may be one.
 -- Replies -4 when the index leads to another lock than the one that was given.
@@ -46,7 +48,7 @@ if stored then
   end
   expires = tonumber(expires)
 end
-if stored and id == ARGV[1] and expires > now - ARGV[2] then
+if stored and id == ARGV[1] and expires > held_after then
   return { stored, now }
 end
 return false

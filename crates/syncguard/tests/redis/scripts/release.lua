@@ -5,11 +5,13 @@
 --       -4 nothing was done, because the index leads to another lock than the one that was given
 -- Whether the server is a node of a cluster: the last argument says so, and is taken away.
 local in_cluster = ARGV[#ARGV] == 'cluster' and table.remove(ARGV)
-local bare = ARGV[3]
+local tolerance, bare = ARGV[2], ARGV[3]
 -- `now` is the server's time in ms.
 local call = redis.call
 local time = call('TIME')
 local now = time[1] * 1000 + (time[2] - time[2] % 1000) / 1000
+-- `held_after`: a lock that ends later is held. For `tolerance` ms past its end, it counts as held still.
+local held_after = now - tolerance
 -- `lock_key` and `stored`: the name and the value of the lock to which the index entry KEYS[1] leads, if there is one. KEYS[2] is the
 -- lock, where it is known. ARGV[1] is the lock id, and `bare` the index key without the client's own prefix, if there may be one.
 -- Replies -4 when the index leads to another lock than the one that was given.
@@ -60,7 +62,7 @@ if id ~= ARGV[1] then
   return 0
 end
 call('DEL', lock_key, KEYS[1])
-local reply = expires > now - ARGV[2] and 1 or -2
+local reply = expires > held_after and 1 or -2
 -- Wakes those who wait for the lock `lock_key`, which was removed, and gives `reply`.
 -- Without the right to publish, they find out by asking again. In a cluster, on the channels of the lock's own hash slot
 -- where the server has them, which is from version 7 on. Who waits for a slot of a key waits for any: its channel has the

@@ -4,10 +4,13 @@
 -- reply for each lock that of release.lua
 -- Whether the server is a node of a cluster: the last argument says so, and is taken away.
 local in_cluster = ARGV[#ARGV] == 'cluster' and table.remove(ARGV)
+local tolerance = ARGV[1]
 -- `now` is the server's time in ms.
 local call = redis.call
 local time = call('TIME')
 local now = time[1] * 1000 + (time[2] - time[2] % 1000) / 1000
+-- `held_after`: a lock that ends later is held. For `tolerance` ms past its end, it counts as held still.
+local held_after = now - tolerance
 
 -- Frees one lock, with what release.lua takes and gives.
 local function one(KEYS, ARGV)
@@ -62,7 +65,7 @@ local function one(KEYS, ARGV)
     return 0
   end
   call('DEL', lock_key, KEYS[1])
-  local reply = expires > now - ARGV[2] and 1 or -2
+  local reply = expires > held_after and 1 or -2
   -- Wakes those who wait for the lock `lock_key`, which was removed, and gives `reply`.
   -- Without the right to publish, they find out by asking again. In a cluster, on the channels of the lock's own hash slot
   -- where the server has them, which is from version 7 on. Who waits for a slot of a key waits for any: its channel has the
@@ -83,7 +86,7 @@ local replies, failure = {}, nil
 for place = 0, count - 1 do
   local key, arg = keys * place + 1, args * place + 3
   local reply = one({ KEYS[key], keys > 1 and KEYS[key + 1] or nil },
-    { ARGV[arg], ARGV[1], args > 1 and ARGV[arg + 1] or nil })
+    { ARGV[arg], nil, args > 1 and ARGV[arg + 1] or nil })
   -- What is stored there is no lock. The others are freed all the same.
   failure = type(reply) == 'table' and reply or failure
   replies[place + 1] = reply

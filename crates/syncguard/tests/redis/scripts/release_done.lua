@@ -4,10 +4,13 @@
 -- reply {that of release.lua, lockId}; {1, lockId} also when lockId has stored it before, in a call whose answer was lost
 -- Whether the server is a node of a cluster: the last argument says so, and is taken away.
 local in_cluster = ARGV[#ARGV] == 'cluster' and table.remove(ARGV)
+local tolerance = ARGV[2]
 -- `now` is the server's time in ms.
 local call = redis.call
 local time = call('TIME')
 local now = time[1] * 1000 + (time[2] - time[2] % 1000) / 1000
+-- `held_after`: a lock that ends later is held. For `tolerance` ms past its end, it counts as held still.
+local held_after = now - tolerance
 -- What is stored of the periods of a key: the text, and the period in it; nothing if no period is done yet. An error reply instead if it is something else.
 local function read_mark(name)
   local stored = call('GET', name)
@@ -98,7 +101,7 @@ local function one(KEYS, ARGV)
     return 0
   end
   call('DEL', lock_key, KEYS[1])
-  local reply = expires > now - ARGV[2] and 1 or -2
+  local reply = expires > held_after and 1 or -2
   -- Wakes those who wait for the lock `lock_key`, which was removed, and gives `reply`.
   -- Without the right to publish, they find out by asking again. In a cluster, on the channels of the lock's own hash slot
   -- where the server has them, which is from version 7 on. Who waits for a slot of a key waits for any: its channel has the
@@ -118,7 +121,7 @@ local text, mark = read_mark(KEYS[2])
 if text and not mark then
   return text
 end
-local reply = one({ KEYS[1], KEYS[3] }, { ARGV[1], ARGV[2], ARGV[5] })
+local reply = one({ KEYS[1], KEYS[3] }, { ARGV[1], nil, ARGV[5] })
 if type(reply) == 'table' then
   return reply
 end

@@ -1,6 +1,6 @@
 -- Whether the lock in `stored` can be taken: then `fence` becomes its number. Else replies. KEYS, ARGV and the replies are those of
 -- acquire.lua. Nothing is written here.
-local wait = stored and expires + ARGV[3] - now or 0
+local wait = stored and expires - held_after or 0
 if wait > 0 then
   -- The caller's own lock, from a call that a client repeats because its answer was lost: as it was granted.
   -- A quote inside a JSON string has a backslash before it, so this text can only be the member.

@@ -8,7 +8,7 @@ end
 if id ~= ARGV[1] then
   return 0
 end
-if expires <= now - ARGV[2] then
+if expires <= held_after then
   call('DEL', lock_key, KEYS[1])
   return -2
 end
