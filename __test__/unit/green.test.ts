@@ -39,7 +39,7 @@ describe("a step of the check", () => {
     expect(await step.task()).toBe("a note");
     expect(await step.task()).toContain("passed before");
     expect(task).toHaveBeenCalledTimes(1);
-    write("a.md", "it does not read this");
+    write("a.txt", "it does not read this");
     await step.task();
     expect(task).toHaveBeenCalledTimes(1);
     write("a.ts", "2");

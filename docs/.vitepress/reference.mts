@@ -94,7 +94,7 @@ export function referenceSidebar(documents: string): DefaultTheme.SidebarItem[] 
 
 type Member = { name: string; point: string; link: string; isCalled: boolean };
 
-/** What TypeDoc has made a page of: `syncguard/redis/functions/createLock.md`. */
+/** What TypeDoc has made a page of, in folders by entry point and kind. */
 function membersOf(folder: string): Member[] {
   if (!existsSync(folder)) return [];
   return readdirSync(folder, { recursive: true, encoding: "utf8" }).flatMap((file) => {
