@@ -33,6 +33,10 @@ const suites = {
     load: () => import("./firestore/suite.mjs"),
     knows: ["runs", "seconds", "against"],
   },
+  gathering: {
+    load: () => import("./waiting/gathering.mjs"),
+    knows: ["runs", "seconds", "against", "stores"],
+  },
   guards: { load: () => import("./postgres/guards.mjs"), knows: ["runs"] },
   holding: { load: () => import("./holding/suite.mjs"), knows: ["seconds", "locks"] },
   import: { load: () => import("./import/suite.mjs"), knows: ["runs", "seconds", "against"] },

@@ -61,6 +61,27 @@ export async function tasksOf(place, from) {
       return { waits, holds, errors };
     },
 
+    /** A loop for each of `wants`, which takes it and holds it for a while, for `ms`. How long each wait was; one that got nothing, too. */
+    async again({ wants, holdMs: [shortest, longest], pauseMs, ms }) {
+      const waits = [];
+      const end = now() + ms;
+      const loop = async (key) => {
+        while (now() < end) {
+          const asked = now();
+          const timeoutMs = Math.max(1, end - asked);
+          const held = await backend
+            .lock(key, { acquisition: { timeoutMs } })
+            .catch(() => undefined);
+          if (held !== undefined || now() - asked > 500) waits.push(now() - asked);
+          await sleep(shortest + Math.random() * (longest - shortest));
+          await held?.release();
+          if (pauseMs !== undefined) await sleep(pauseMs);
+        }
+      };
+      await Promise.all(wants.map(loop));
+      return waits;
+    },
+
     close: () => backend.close(),
   };
 }
