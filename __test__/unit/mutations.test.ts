@@ -61,7 +61,8 @@ describe.each(mutations)("$name", ({ edits, store, trouble, breaks, test: named 
     expect(breaks).toMatch(/\.$/);
     if (named) {
       const folder = join(root, "crates/syncguard/tests", named.suite);
-      const texts = readdirSync(folder).map((name) => readFileSync(join(folder, name), "utf8"));
+      const files = readdirSync(folder).filter((name) => name.endsWith(".rs"));
+      const texts = files.map((name) => readFileSync(join(folder, name), "utf8"));
       expect(texts.join("\n")).toContain(`async fn ${named.name}(`);
       return;
     }
