@@ -5,6 +5,7 @@ import { createRequire } from "node:module";
 import { join } from "node:path";
 import { pathToFileURL } from "node:url";
 import { build } from "esbuild";
+import { build as buildWithVite } from "vite";
 import { afterAll, beforeAll, expect, onTestFinished, test } from "vitest";
 import { temporaryFolder } from "../support/temp.js";
 import { type Installed, installPackages } from "./installed.js";
@@ -54,9 +55,34 @@ test("CommonJS runs, and needs no more than that the binary is left out", async 
   const outfile = join(deployed.path, "app.cjs");
   const external = ["syncguard-*"];
   const options = { bundle: true, platform: "node", format: "cjs", logLevel: "silent" } as const;
-  const { warnings } = await build({ entryPoints: [source], outfile, external, ...options });
+  const given = { entryPoints: [source], outfile, external, ...options };
+  const { warnings, metafile } = await build({ ...given, metafile: true });
   expect(warnings).toEqual([]);
   expect(await runBundle(outfile)).toMatch(EXPECTED);
+  // Nor is anything in it that only stands in the package's folder.
+  expect(Object.keys(metafile.inputs).filter((name) => name.endsWith(".json"))).toEqual([]);
+});
+
+test("Vite's build for a server runs, with the package beside it", async () => {
+  writeFileSync(join(installed.folder, "server.mjs"), quickStart);
+  const outDir = join(installed.folder, "vite");
+  await buildWithVite({
+    ...{ root: installed.folder, configFile: false, logLevel: "silent" },
+    build: { ssr: "server.mjs", outDir },
+    ssr: { external: ["syncguard"] },
+  });
+  expect(await runBundle(join(outDir, "server.mjs"))).toMatch(EXPECTED);
+});
+
+test("Vite's build for a server runs, with the package in it", async () => {
+  writeFileSync(join(installed.folder, "inside.mjs"), quickStart);
+  const outDir = join(deployed.path, "vite");
+  await buildWithVite({
+    ...{ root: installed.folder, configFile: false, logLevel: "silent" },
+    build: { ssr: "inside.mjs", outDir, rolldownOptions: { external: [/^syncguard-/] } },
+    ssr: { noExternal: ["syncguard"] },
+  });
+  expect(await runBundle(join(outDir, "inside.mjs"))).toMatch(EXPECTED);
 });
 
 test("the binary's package is named literally, so that tools see that it is needed", async () => {

@@ -106,6 +106,11 @@ describe("what is in them", () => {
     expect(new Set(Object.values(manifest.optionalDependencies))).toEqual(
       new Set([manifest.version]),
     );
+    // The same for the message of a platform without one: a bundle has no manifest beside it.
+    const list =
+      'console.log(require("./node_modules/syncguard/dist/native/packaged.js").PACKAGED);';
+    const platforms = named?.map((name) => `'${name.replace("syncguard-", "")}'`).join(", ");
+    expect(await runFile("packaged.cjs", list)).toBe(`[ ${platforms} ]\n`);
   });
 
   it("needs only the C library of the system", () => {

@@ -49,6 +49,9 @@ async function packMain(own, platforms, staging, folder) {
     recursive: true,
     filter: (path) => basename(path) !== ".stamp",
   });
+  const names = platforms.map((name) => name.replace("syncguard-", ""));
+  const packaged = `"use strict";\nexports.PACKAGED = ${JSON.stringify(names)};\n`;
+  writeFileSync(join(stage, "dist", "native", "packaged.js"), packaged);
   writeDocuments(manifest.repository.url.replace(/^git\+|\.git$/g, ""), stage);
   return npmPack(stage, folder);
 }

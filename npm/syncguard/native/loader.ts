@@ -4,6 +4,7 @@ import { closeSync, existsSync, openSync, readSync } from "node:fs";
 import { createRequire } from "node:module";
 import { join, resolve } from "node:path";
 import { LockError } from "./errors.js";
+import { PACKAGED } from "./packaged.js";
 
 /** An attempt to load the addon that failed. */
 export type Failure = { where: string; error: unknown };
@@ -32,7 +33,7 @@ function loadFirst(): unknown {
       failures.push({ where, error });
     }
   }
-  throw notLoaded(names[0] as string, failures, packagedPlatforms());
+  throw notLoaded(names[0] as string, failures, PACKAGED);
 }
 
 function candidates(names: readonly string[]): [string, () => unknown][] {
@@ -113,18 +114,6 @@ function startOfProgram(): string {
     }
   } catch {
     return "";
-  }
-}
-
-/** The platforms that have a package. In the repository there are none: there the addon is built. */
-function packagedPlatforms(): string[] {
-  try {
-    const { optionalDependencies } = require("../../package.json") as {
-      optionalDependencies?: Record<string, string>;
-    };
-    return Object.keys(optionalDependencies ?? {}).map((name) => name.replace("syncguard-", ""));
-  } catch {
-    return [];
   }
 }
 
