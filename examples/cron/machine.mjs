@@ -26,6 +26,7 @@ const job = new Cron("* * * * * *", { maxRuns, protect: true }, async () => {
 const REASONS = {
   running: "another machine is at it",
   done: "done already",
+  ahead: "a later period is done: is this clock behind, or due no number that grows?",
   LockLost: "the lock was lost: stopped before anything was written",
   ABORT_ERR: "stopped",
 };

@@ -7,6 +7,7 @@ export function cronOnce(backend, name, pattern, everyMs, job) {
   return new Cron(pattern, { name, protect: true }, async () => {
     const due = Math.floor(Date.now() / everyMs);
     const options = { due, ttlMs: 60_000, autoExtend: true };
-    await backend.once(name, options, (handle) => job(handle, due));
+    const run = await backend.once(name, options, (handle) => job(handle, due));
+    if (!run.ran && run.reason === "ahead") console.log(name, due, "is before", run.lastDue);
   });
 }

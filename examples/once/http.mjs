@@ -12,6 +12,6 @@ export function cronHandler(backend, name, everyMs, job, secret = process.env.CR
     const run = await backend.once(name, options, (handle) => job(handle, due));
     // 409, so that it is called again later: whoever does it now may fail.
     if (!run.ran && run.reason === "running") return new Response("running", { status: 409 });
-    return Response.json({ ran: run.ran });
+    return Response.json({ ran: run.ran, reason: run.reason });
   };
 }

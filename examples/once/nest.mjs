@@ -9,10 +9,13 @@ import { Cron, ScheduleModule } from "@nestjs/schedule";
 export function OnceCron(pattern, name, everyMs) {
   return (target, property, descriptor) => {
     const method = descriptor.value;
-    descriptor.value = function () {
+    descriptor.value = async function () {
       const due = Math.floor(Date.now() / everyMs);
       const options = { due, ttlMs: 60_000, autoExtend: true };
-      return this.backend.once(name, options, (handle) => method.call(this, handle, due));
+      const run = await this.backend.once(name, options, (handle) =>
+        method.call(this, handle, due),
+      );
+      if (!run.ran && run.reason === "ahead") console.log(name, due, "is before", run.lastDue);
     };
     Cron(pattern, { name })(target, property, descriptor);
   };

@@ -4,11 +4,12 @@ import cron from "node-cron";
 
 /** As `cron.schedule()`, for a job that runs once for each time, on whichever machine comes first. */
 export function scheduleOnce(backend, name, pattern, job) {
-  const run = ({ date }) => {
+  const ask = async ({ date }) => {
     const options = { due: date, ttlMs: 60_000, autoExtend: true };
-    return backend.once(name, options, (handle) => job(handle, date));
+    const run = await backend.once(name, options, (handle) => job(handle, date));
+    if (!run.ran && run.reason === "ahead") console.log(name, date, "is before", run.lastDue);
   };
-  return cron.schedule(pattern, run, { name, noOverlap: true });
+  return cron.schedule(pattern, ask, { name, noOverlap: true });
 }
 
 /**
