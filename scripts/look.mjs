@@ -1,6 +1,6 @@
 // npm run docs:look: every page of the site as Chromium shows it, on a telephone and on a screen, light and dark. No page may
-// scroll sideways, none may be longer than people scroll, no sample on a screen may be wider than its box, no text may be too pale for
-// its ground, and no link may lead nowhere. The site must be built: `npm run docs`.
+// scroll sideways, none may be longer than people scroll, no sample and no table of sentences may be wider than its box, no text may be
+// too pale for its ground, and no link may lead nowhere. The site must be built: `npm run docs`.
 
 /* global document, getComputedStyle, localStorage, Node -- Chromium's. */
 
@@ -124,14 +124,12 @@ async function inBrowser([pages, widths, longest]) {
         if (sideways > 0) faults.push(`${where}: scrolls sideways by ${sideways} px`);
         const height = shown.documentElement.scrollHeight;
         if (width === 1440 && height > longest) faults.push(`${where}: is ${height} px long`);
-        // On a telephone code scrolls in its box.
-        const isWide = ({ scrollWidth, clientWidth }) => scrollWidth > clientWidth;
-        if (width === 1440 && !page.startsWith("reference/"))
-          for (const code of [...shown.querySelectorAll('div[class*="language-"] pre')].filter(
-            isWide,
-          ))
+        for (const { localName, scrollWidth, clientWidth, innerText } of shown.querySelectorAll(
+          'div[class*="language-"] pre, table:has([data-column])',
+        ))
+          if (scrollWidth > clientWidth)
             faults.push(
-              `${where}: code is wider than its box by ${code.scrollWidth - code.clientWidth} px: ${code.innerText.slice(0, 60)}`,
+              `${where}: a ${localName} is wider than its box by ${scrollWidth - clientWidth} px: ${innerText.slice(0, 60)}`,
             );
         for (const fault of tooPale(shown)) faults.push(`${where}: ${fault}`);
         frame.remove();

@@ -36,3 +36,10 @@ test.each([
 ])("a link to %s leads somewhere", (_, href, target) => {
   expect(render(`[there](${href})`)).toContain(`${target}"`);
 });
+
+test("a cell knows the name of its column, except among figures", () => {
+  const table = render("| option | what `it` is |\n| --- | --- |\n| `ttlMs` | how long |\n");
+  expect(table).toContain('<td data-column="what it is">how long</td>');
+  const figures = "| store | grants | lost |\n| --- | ---: | ---: |\n| redis | 2 | 0 |\n";
+  expect(render(figures)).not.toContain("data-column");
+});

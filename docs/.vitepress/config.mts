@@ -5,6 +5,7 @@ import { join, posix, resolve, sep } from "node:path";
 import { slug } from "github-slugger";
 import { type DefaultTheme, defineConfig } from "vitepress";
 import { linkReference, REFERENCE, referenceSidebar } from "./reference.mjs";
+import { nameColumns } from "./tables.mjs";
 
 /** Code in a line of text that is not broken; on a telephone, two thirds of a line. */
 const LONGEST_WHOLE = 24;
@@ -154,6 +155,7 @@ export default defineConfig({
         }
       });
       linkReference(md, documents);
+      nameColumns(md);
       // Vue drops a line break between two elements, such as a word in bold and a link, and with it the space.
       md.renderer.rules.softbreak = () => " ";
       // Browsers break lines at hyphens, and `--owner` would become two words. What is short is kept in one piece.
