@@ -1,6 +1,14 @@
 import { createRequire } from "node:module";
 import { describe, expect, test, vi } from "vitest";
-import { generateLockId, hashKey, lock, type SyncGuardBackend, withTelemetry } from "syncguard";
+import {
+  decorateAcquireResult,
+  generateLockId,
+  hashKey,
+  lock,
+  type SyncGuardBackend,
+  withTelemetry,
+} from "syncguard";
+import { createSqliteBackend } from "syncguard/sqlite";
 import { lockError } from "../support/errors";
 import { deferred } from "../support/fake-backend";
 import { until } from "../support/until";
@@ -228,4 +236,15 @@ test("a handle of a backend that is closed says which lock it is about", async (
     const { code, context } = await lockError(asked);
     expect([code, context]).toEqual(["Aborted", { key: "some:key", lockId }]);
   }
+});
+
+test("a lock that is released through another backend is not extended any more", async () => {
+  await using own = createSqliteBackend(":memory:");
+  const handle = await own.acquire({ key: "some:key", ttlMs: 1_000, autoExtend: true });
+  if (!handle.ok) throw new Error("not granted");
+  // It says that it has released the lock, which the first one still has.
+  const { backend: other, released } = storeDouble();
+  expect(await decorateAcquireResult(other, handle, "some:key").release()).toEqual({ ok: true });
+  expect(released).toEqual([handle.lockId]);
+  await until(async () => !(await own.isLocked({ key: "some:key" })), 30_000);
 });
