@@ -70,13 +70,21 @@ export async function needCompilers() {
 /** The addon, built by cargo and put into the folder of this platform's npm package. */
 export async function buildAddon() {
   const args = ["build", "--release", "--locked", "--package", "syncguard-node"];
-  // Nothing to say when there is nothing to do.
-  const notice = setTimeout(() => {
+  const onPrint = onceCompiling(() => {
     console.log("cargo build --release (some minutes the first time)");
-  }, 2000);
-  const options = { quiet: true, env: typesEnvironment() };
-  await must("cargo", args, options).finally(() => clearTimeout(notice));
+  });
+  await must("cargo", args, { quiet: true, env: typesEnvironment(), onPrint });
   place(join(target, "release", libraryOf(platform)), addon);
+}
+
+/** Calls `say` once cargo compiles: there is nothing to say when it has nothing to do, however long it takes to find that out. */
+export function onceCompiling(say) {
+  let isSaid = false;
+  return (printed) => {
+    if (isSaid || !/^ *Compiling /m.test(printed)) return;
+    isSaid = true;
+    say();
+  };
 }
 
 /** The Firestore emulator, for tests that start it; with the features that `cargo test` builds. */

@@ -16,10 +16,10 @@ process.on("exit", () => {
 
 /**
  * Runs a program in the project's folder and resolves to `{ code, output, isLate }`. What it prints is shown
- * as it comes, unless `quiet`; standard output and standard error are captured together. It is killed, and is late, if it is not over
- * after `limitMs`.
+ * as it comes, unless `quiet`; standard output and standard error are captured together, and `onPrint` gets each piece of them. It is
+ * killed, and is late, if it is not over after `limitMs`.
  */
-export function run(command, args, { quiet = false, cwd = root, env = {}, limitMs } = {}) {
+export function run(command, args, { quiet = false, cwd = root, env = {}, limitMs, onPrint } = {}) {
   return new Promise((resolve) => {
     const child = spawn(command, args, {
       cwd,
@@ -36,6 +36,7 @@ export function run(command, args, { quiet = false, cwd = root, env = {}, limitM
       from.on("data", (chunk) => {
         chunks.push(chunk);
         if (!quiet) to.write(chunk);
+        onPrint?.(chunk.toString());
       });
     }
     let isLate = false;
