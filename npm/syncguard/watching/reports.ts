@@ -60,7 +60,7 @@ export function warnOfForgotten(key: string): void {
       type: "SyncGuardWarning",
       code: "SYNCGUARD_FORGOTTEN_LOCK",
       detail:
-        "Keep the handle for as long as you need the lock, and release it in finally; or use lock(fn).",
+        "Keep the handle for as long as you need the lock, and release it, best with await using; or use lock(fn).",
     },
   );
 }
