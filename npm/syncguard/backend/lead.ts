@@ -3,7 +3,8 @@
 import { clearInterval, setInterval } from "node:timers";
 import type { LockError } from "../native/errors.js";
 import { memberOf } from "../native/thrown.js";
-import { CAMPAIGNING, FOLLOWING, type Policy } from "../native/wait.js";
+import type { Policy } from "../native/wait.js";
+import { CAMPAIGNING, FOLLOWING } from "../waiting/policies.js";
 import { checkFunction, checkObject, invalid, LONGEST_TIMER_MS } from "../options/validation.js";
 import { namesOf, optionNames, refuseUnknown } from "../options/names.js";
 import { acquireUntilHeld } from "../waiting/waiting.js";

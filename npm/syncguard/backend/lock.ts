@@ -1,6 +1,6 @@
 /** Waits for a lock and holds it, while a callback runs or until its holder releases it. */
 
-import { CALLBACK_WAITING, METHOD_WAITING } from "../native/wait.js";
+import { CALLBACK_WAITING, METHOD_WAITING } from "../waiting/policies.js";
 import { checkFunction, checkObject } from "../options/validation.js";
 import { namesOf, optionNames, refuseUnknown, WAITING, warnOfUnknown } from "../options/names.js";
 import { acquireUntilHeld } from "../waiting/waiting.js";

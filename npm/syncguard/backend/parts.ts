@@ -2,7 +2,7 @@
 
 import { constants } from "../native/constants.js";
 import { addContext } from "../native/errors.js";
-import { storedKey } from "../native/slots.js";
+import { storedKey } from "../values/slots.js";
 import { invalid } from "../options/validation.js";
 import type { Grants } from "../holding/grants.js";
 import type { Lease } from "../holding/lease.js";

@@ -1,7 +1,7 @@
 /** Serves a request while holding the lock that it asks for. */
 
 import { runInside } from "../holding/chain.js";
-import { CALLBACK_WAITING } from "../native/wait.js";
+import { CALLBACK_WAITING } from "../waiting/policies.js";
 import { acquireUntilHeld } from "../waiting/waiting.js";
 import type { LeaseWithHandle } from "../holding/handle.js";
 import { internalsOf } from "../holding/internals.js";

@@ -1,7 +1,7 @@
 /** What was granted: the locks, their names, and the terms on which they are held. It knows nothing of what becomes of them. */
 
 import type { AcquiredLock } from "../native/outcome.js";
-import { storedKey } from "../native/slots.js";
+import { storedKey } from "../values/slots.js";
 import type { Clock } from "../values/clock.js";
 import { type Grant, type Terms, type WantedTerms, withWanted } from "./grant.js";
 import { Together } from "./together.js";

@@ -3,7 +3,7 @@
 import { addContext } from "../native/errors.js";
 import { type Absence, type Failure, type MissingLock, settle } from "../native/outcome.js";
 import { checkAborted, readSignal } from "../native/signal.js";
-import { storedKey } from "../native/slots.js";
+import { storedKey } from "../values/slots.js";
 import type { Store } from "../native/store.js";
 import { checkTtl } from "../values/arguments.js";
 import { failure } from "../values/mutation.js";

@@ -1,7 +1,7 @@
 /** Which locks there are. */
 
 import type { RawRecord } from "../native/outcome.js";
-import { parted } from "../native/slots.js";
+import { parted } from "../values/slots.js";
 import type { SyncGuardBackend } from "../values/types.js";
 import { direct } from "./direct.js";
 

@@ -1,6 +1,6 @@
 /** Locks as the command line and the dashboard show them. */
 
-import { parted } from "../native/slots.js";
+import { parted } from "../values/slots.js";
 import type { RawRecord } from "../native/outcome.js";
 import { rawData } from "../watching/diagnostics.js";
 import type { FencingCapabilities, LockInfo } from "../values/types.js";

@@ -16,7 +16,7 @@ import {
   settle,
   type Text,
 } from "../native/outcome.js";
-import { parted } from "../native/slots.js";
+import { parted } from "../values/slots.js";
 import type { AcquireDetails } from "../native/store.js";
 import { FENCE_THRESHOLDS } from "../values/defaults.js";
 import { isOfKind, shownDue, storedDue } from "../values/due.js";

@@ -8,7 +8,7 @@ import type { Watch } from "../waiting/polling.js";
 import type { Absence, MissingLock, RawRecord, StoredLabels } from "../native/outcome.js";
 import type { AcquireDetails } from "../native/store.js";
 import type { ClaimSettings } from "../native/exports.js";
-import { parted, storedKey } from "../native/slots.js";
+import { parted, storedKey } from "../values/slots.js";
 import { formatFence, generateLockId, normalizeAndValidateKey } from "../values/values.js";
 
 /** What is kept of a lock. */

@@ -5,7 +5,7 @@ import type { Command } from "../command.js";
 import { readCount } from "../values.js";
 import { Exit, usage } from "../exit.js";
 import { slotsInUse } from "../../inspection/listing.js";
-import { parted } from "../../native/slots.js";
+import { parted } from "../../values/slots.js";
 import { type Backend, withBackend } from "../store.js";
 
 export const forceRelease: Command = {
