@@ -85,3 +85,30 @@ describe("a link", () => {
     ]);
   });
 });
+
+describe("a link by a name", () => {
+  test.each([
+    ["a name that the document gives", "[Redis][redis] and [it][]\n\n[redis]: x.png\n[it]: x.png"],
+    ["one in other letters", "[Redis][The\nServer]\n\n[the server]: x.png"],
+    ["a text with brackets", "[`a[0]` of [b]][list]\n\n[list]: x.png"],
+    ["nothing in code", "`take[a][b]`\n\n```js\nconst last = rows[0][1];\n```"],
+    ["nothing in a comment", "<!-- [a][b] -->"],
+    ["a place", `[ids](guide${MD}) [none]`],
+  ])("may lead to %s", async (_, text) => {
+    expect(await faults(`docs/page${MD}`, text)).toEqual([]);
+  });
+
+  test.each([
+    ["[there][none]", "none"],
+    ["[none][]", "none"],
+    ["[there][none]\n\n```\n[none]: x.png\n```", "none"],
+  ])("must not lead to a name that is given to nothing: %j", async (text, name) => {
+    expect(await faults(`docs/page${MD}`, `\n${text}`)).toEqual([
+      `docs/page${MD}:2: no link is called [${name}]`,
+    ]);
+  });
+
+  test("is none in a comment of a program", async () => {
+    expect(await faults("src/source.ts", "// rows[0][1] of [a][b]")).toEqual([]);
+  });
+});

@@ -1,5 +1,6 @@
 // What comments and documents cite: every document, and every heading in it, has to be there. Linkinator follows the links, but
-// not to a heading of another Markdown file: that is done here.
+// not to a heading of another Markdown file: that is done here. What it takes for no link, it does not follow: a link to a name,
+// [text][name], that has no line [name]: in the document.
 //
 // A comment cites a document by its path, from the top of the repository or from a folder that the
 // citing file is in, and a section by its heading: docs/format.md, "Lock ids".
@@ -14,6 +15,9 @@ const READ = /\.(md|rs|sql|lua|toml|ts|mts|cts|js|mjs|cjs|sh|ya?ml)$/;
 const LINE_START = /\n[ \t]*(?:\/\/[/!]?|--|\*(?!\/)|#)?[ \t]*/g;
 const CITATION = /(?<![\w./:-])((?:[\w.-]+\/)*[\w-]+\.md)\b(?:`?((?:,?\s+(?:and\s+)?"[^"]+")+))?/g;
 const LINK = /\]\((?!\w+:)([^)\s#]*)#([^)\s]+)\)/g;
+const CODE = /^[ \t>]*(```|~~~).*?^[ \t>]*\1[ \t]*$|(`+)(?!`).*?(?<!`)\2(?!`)|<!--.*?-->/gms;
+const NAMED_LINK = /\[((?:[^[\]]|\[[^[\]]*\])+)\]\[([^[\]]*)\]/g;
+const LINK_NAME = /^ {0,3}\[([^[\]]+)\]:/gm;
 const DECISION_NUMBER = /\bADR-\d+/g;
 
 /** Fails when a tracked file cites a document or a heading that does not exist. */
@@ -53,6 +57,7 @@ export async function citationFaults(files) {
     const faults = [
       ...cited(name, flat, files),
       ...(name.endsWith(".md") ? linked(name, text, files, new GithubSlugger()) : []),
+      ...(name.endsWith(".md") ? linkedByName(text) : []),
       ...[...flat.matchAll(DECISION_NUMBER)].map(({ 0: number, index }) => ({
         index,
         fault: `${number} is not in this repository: cite a page in docs/decisions`,
@@ -92,6 +97,17 @@ function linked(name, text, files, slugger) {
     );
     if (anchors.includes(decodeURIComponent(fragment))) return [];
     return [{ index, fault: `${target} has no heading #${fragment}` }];
+  });
+}
+
+/** The links of a document to a name that it gives to no link. Names are the same whatever their case and blanks. */
+function linkedByName(text) {
+  const shown = text.replace(CODE, (code) => code.replace(/[^\n]/g, " "));
+  const same = (name) => name.trim().replace(/\s+/g, " ").toLowerCase();
+  const known = new Set([...shown.matchAll(LINK_NAME)].map(([, name]) => same(name)));
+  return [...shown.matchAll(NAMED_LINK)].flatMap(({ 1: link, 2: given, index }) => {
+    const name = given || link;
+    return known.has(same(name)) ? [] : [{ index, fault: `no link is called [${name}]` }];
   });
 }
 
