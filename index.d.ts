@@ -9,7 +9,7 @@
 //   HeldLocks HeldSlot KeyLookup KeyOp LOCK_DEFAULTS LeadOptions Leadership LockBackend
 //   LockBackendLike LockConfig LockConfigOf LockError LockErrorCode LockErrorContext LockEvent
 //   LockHandle LockInfo LockInfoDebug LockMethod LockOp LockSet LocksHandle LocksOp LookupOptions
-//   MAX_KEY_LENGTH_BYTES OnLeadError OnLost OnReleaseError OnceHandle OnceMethod OnceOptions
+//   MAX_KEY_LENGTH_BYTES OfSlot OnLeadError OnLost OnReleaseError OnceHandle OnceMethod OnceOptions
 //   OnceResult OwnershipLookup PostgresDone PostgresGuard PostgresTransaction RESERVE_BYTES
 //   RawLockData RedisEvalOptions RedisGuard RedisReply ReleaseAllOptions ReleaseAllResult
 //   ReleaseResult SlotClaim SlotConfig SlotHandle StoreMembers SyncGuardBackend TIME_TOLERANCE_MS
@@ -906,13 +906,17 @@ type LockConfigOf<What> = Omit<LockConfig, "key"> & {
     /** What to take. */
     key: What;
 };
-/** {@link LockConfig} for one slot of a key: as a claim, or with `slots` beside the key. */
-type SlotConfig = LockConfigOf<SlotClaim> | (Omit<LockConfig, "slots"> & {
+/** Options that take one slot of the key, beside which they stand, in the place of the lock on it. */
+type OfSlot<Options> = Omit<Options, "slots"> & {
     /** At most so many hold a slot of the key at a time; 1 to 1000. */
     slots: number;
-});
+};
+/** {@link LockConfig} for one slot of a key: as a claim, or with `slots` beside the key. */
+type SlotConfig = LockConfigOf<SlotClaim> | OfSlot<LockConfig>;
 /** How `backend.lock()` takes the lock. */
 interface BackendLockOptions extends LockLabels {
+    /** With it, one slot of the key is taken: {@link OfSlot}. */
+    slots?: undefined;
     /** Milliseconds after which the lock ends by itself. Default 30000. */
     ttlMs?: number | undefined;
     /** Cancels the waiting. */
@@ -1061,6 +1065,8 @@ interface CommonBackendOptions {
 }
 /** How `acquire()` asks. */
 type AcquireOptions = LockLabels & {
+    /** With it, one slot of the key is taken: {@link OfSlot}. */
+    slots?: undefined;
     /** Milliseconds after which the lock ends by itself. */
     ttlMs: number;
     /** Extends the lock by itself while it is held. Default: it ends with its TTL. */
@@ -1220,6 +1226,10 @@ type AcquireMethod<C extends BackendCapabilities = FencingCapabilities> = {
     (opts: KeyOp & AcquireOptions): Promise<HeldLock<C> | Extract<DecoratedAcquireResult<C>, {
         ok: false;
     }>>;
+    /** One slot of a key. */
+    (opts: KeyOp & OfSlot<AcquireOptions>): Promise<HeldSlot<C> | Extract<DecoratedAcquireResult<C>, {
+        ok: false;
+    }>>;
     /** Several locks, all or nothing. Without them, `key` names what stood in the way. */
     (opts: AcquireOptions & {
         /** What to take. */
@@ -1238,6 +1248,8 @@ type LockMethod<C extends BackendCapabilities = FencingCapabilities> = {
     /** The lock on a key. */
     (key: string, options?: BackendLockOptions): Promise<HeldLock<C>>;
     /** One slot of a key. */
+    (key: string, options: OfSlot<BackendLockOptions>): Promise<HeldSlot<C>>;
+    /** The same, as a claim. */
     (claim: SlotClaim, options?: BackendLockOptions): Promise<HeldSlot<C>>;
     /** Several locks, all or nothing. */
     (claims: Claims | Required<Claim>, options?: BackendLockOptions): Promise<HeldLocks<C>>;
@@ -1249,6 +1261,8 @@ type TryLock<C extends BackendCapabilities = FencingCapabilities> = {
     /** Under the lock on a key. */
     <T>(key: string, fn: (handle: LockHandle<C>) => Promise<T> | T, options?: TryLockOptions): Promise<TryLockResult<T>>;
     /** Under one slot of a key. */
+    <T>(key: string, fn: (handle: SlotHandle<C>) => Promise<T> | T, options: OfSlot<TryLockOptions>): Promise<TryLockResult<T>>;
+    /** The same, as a claim. */
     <T>(claim: SlotClaim, fn: (handle: SlotHandle<C>) => Promise<T> | T, options?: TryLockOptions): Promise<TryLockResult<T>>;
     /** Under several locks, all or nothing. */
     <T>(claims: Claims | Required<Claim>, fn: (handle: LocksHandle<C>) => Promise<T> | T, options?: TryLockOptions): Promise<TryLockResult<T>>;
@@ -1324,7 +1338,7 @@ interface SyncGuardBackend<C extends BackendCapabilities = FencingCapabilities> 
      * ```
      * @example
      * ```ts
-     * await using permit = await backend.lock({ key: "api:partner", slots: 5 });
+     * await using permit = await backend.lock("api:partner", { slots: 5 });
      * console.log("one of five: number", permit.slot);
      * ```
      */
@@ -3899,4 +3913,4 @@ declare namespace otel {
 }
 
 export { BACKEND_DEFAULTS, BACKEND_LIMITS, FAILURE_REASON, FENCE_THRESHOLDS, LOCK_DEFAULTS, LockError, MAX_KEY_LENGTH_BYTES, RESERVE_BYTES, TIME_TOLERANCE_MS, acquireHandle, attachRawData, calculateRedisServerTimeMs, checkAborted, createAutoLock, createDisposableHandle, createFirestoreBackend, createPostgresBackend, createRedisBackend, createSqliteBackend, dashboard, decorateAcquireResult, delay, firestore, formatFence, forrst, generateLockId, getById, getByIdRaw, getByKey, getByKeyRaw, hasFence, hashKey, isLive, lead, lock, logFenceWarning, makeStorageKey, mapBackendObservation, mapFirestoreConditions, mapRedisScriptResult, mapToMutationResult, mergeAcquisitionConfig, mergeBackendConfig, normalizeAndValidateKey, once, otel, owns, postgres, redis, redlock, sanitizeLockInfo, setDefaultBackend, sqlite, testing, validateLockId, withTelemetry };
-export type { AcquireMethod, AcquireOk, AcquireOptions, AcquireResult, AcquisitionOptions, AcquisitionPolicy, AsyncLock, AutoExtend, AutoExtendOptions, BackendCapabilities, BackendConfig, BackendLockOptions, BackendTransport, BoundLock, Claim, Claims, ClosableLock, CommonBackendOptions, DecoratedAcquireResult, DiagnosticsMessage, DisposableLockHandle, ExtendResult, Fence, FencingCapabilities, FirestoreDone, FirestoreGuard, FirestoreTransaction, GrantedLock, GuardQuery, HashId, HeldLock, HeldLocks, HeldSlot, KeyLookup, KeyOp, LeadOptions, Leadership, LockBackend, LockBackendLike, LockConfig, LockConfigOf, LockErrorCode, LockErrorContext, LockEvent, LockHandle, LockInfo, LockInfoDebug, LockMethod, LockOp, LockSet, LocksHandle, LocksOp, LookupOptions, MutationCondition, MutationReason, MutationResult, OnLeadError, OnLost, OnReleaseError, OnceHandle, OnceMethod, OnceOptions, OnceResult, OwnershipLookup, PostgresDone, PostgresGuard, PostgresTransaction, RawIdentifiers, RawLockData, RedisEvalOptions, RedisGuard, RedisReply, ReleaseAllOptions, ReleaseAllResult, ReleaseResult, SlotClaim, SlotConfig, SlotHandle, StoreMembers, SyncGuardBackend, TelemetryOptions, TryLockMethod, TryLockOptions, TryLockResult };
+export type { AcquireMethod, AcquireOk, AcquireOptions, AcquireResult, AcquisitionOptions, AcquisitionPolicy, AsyncLock, AutoExtend, AutoExtendOptions, BackendCapabilities, BackendConfig, BackendLockOptions, BackendTransport, BoundLock, Claim, Claims, ClosableLock, CommonBackendOptions, DecoratedAcquireResult, DiagnosticsMessage, DisposableLockHandle, ExtendResult, Fence, FencingCapabilities, FirestoreDone, FirestoreGuard, FirestoreTransaction, GrantedLock, GuardQuery, HashId, HeldLock, HeldLocks, HeldSlot, KeyLookup, KeyOp, LeadOptions, Leadership, LockBackend, LockBackendLike, LockConfig, LockConfigOf, LockErrorCode, LockErrorContext, LockEvent, LockHandle, LockInfo, LockInfoDebug, LockMethod, LockOp, LockSet, LocksHandle, LocksOp, LookupOptions, MutationCondition, MutationReason, MutationResult, OfSlot, OnLeadError, OnLost, OnReleaseError, OnceHandle, OnceMethod, OnceOptions, OnceResult, OwnershipLookup, PostgresDone, PostgresGuard, PostgresTransaction, RawIdentifiers, RawLockData, RedisEvalOptions, RedisGuard, RedisReply, ReleaseAllOptions, ReleaseAllResult, ReleaseResult, SlotClaim, SlotConfig, SlotHandle, StoreMembers, SyncGuardBackend, TelemetryOptions, TryLockMethod, TryLockOptions, TryLockResult };

@@ -54,9 +54,10 @@ onEveryStore("a lock that is only tried", (connect) => {
   test("takes one slot of a key", async () => {
     const [backend, key] = [connect(), newKey()];
     const claim = { key, slots: 2 };
-    await using first = await backend.lock(claim);
+    await using first = await backend.lock(key, { slots: 2 });
     const run = await connect().tryLock(claim, async ({ slot }) => {
-      expect(await connect().tryLock(claim, () => 1)).toMatchObject({ ran: false });
+      expect(await connect().tryLock(key, () => 1, { slots: 2 })).toMatchObject({ ran: false });
+      expect(await connect().acquire({ ...claim, ttlMs: 1_000 })).toMatchObject({ ok: false });
       return slot;
     });
     expect(run).toEqual({ ran: true, value: 3 - first.slot });

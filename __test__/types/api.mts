@@ -12,6 +12,7 @@ import {
   BACKEND_DEFAULTS,
   BACKEND_LIMITS,
   type BackendCapabilities,
+  type BackendLockOptions,
   type BoundLock,
   type Claim,
   type Claims,
@@ -52,6 +53,7 @@ import {
   type LocksHandle,
   type LocksOp,
   type OnLeadError,
+  type OfSlot,
   type OnLost,
   type OnReleaseError,
   MAX_KEY_LENGTH_BYTES,
@@ -298,6 +300,23 @@ expectTypeOf(sqlite.lock({ key: "b", slots: 5, take: 2 })).resolves.toEqualTypeO
 expectTypeOf(sqlite.lock({ key: "b", slots: 5 }, { minHoldMs: 5 })).resolves.toEqualTypeOf<
   HeldSlot<SqliteCapabilities>
 >();
+expectTypeOf(sqlite.lock("b", { slots: 5, minHoldMs: 5 })).resolves.toEqualTypeOf<
+  HeldSlot<SqliteCapabilities>
+>();
+expectTypeOf(mine.lock("b", { slots: 5 })).resolves.toEqualTypeOf<HeldSlot>();
+const triedSlot = await sqlite.acquire({ key: "b", slots: 5, ttlMs: 1 });
+if (triedSlot.ok) expectTypeOf(triedSlot).toEqualTypeOf<HeldSlot<SqliteCapabilities>>();
+await sqlite.tryLock("b", ({ slot }) => slot.toFixed(), { slots: 5, throwIfLost: true });
+const beside: OfSlot<BackendLockOptions> = { slots: 5, ttlMs: 1 };
+expectTypeOf(sqlite.lock("b", beside)).resolves.toExtend<HeldSlot>();
+// @ts-expect-error without slots there is no number of one
+void (await sqlite.lock("b", { ttlMs: 1 })).slot;
+// @ts-expect-error slots belongs into the claim
+void sqlite.lock({ key: "b", slots: 5 }, { slots: 5 });
+// @ts-expect-error nothing is done once by several
+void sqlite.once("b", { due: 1, slots: 5 }, () => 1);
+// @ts-expect-error and there is one leader
+void sqlite.lead("b", () => 1, { slots: 5 });
 expectTypeOf<HeldSlot>().toExtend<HeldLock>();
 expectTypeOf<HeldSlot["slot"]>().toBeNumber();
 expectTypeOf<HeldLocks>().toExtend<DisposableLockHandle>();

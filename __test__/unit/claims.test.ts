@@ -1,7 +1,13 @@
 /** Several keys, and slots: what may be asked for, and what is said of anything else. */
 
 import { expect, describe, test } from "vitest";
-import { lock, type LockBackendLike, withTelemetry } from "syncguard";
+import {
+  lock,
+  type LockBackendLike,
+  type LockConfig,
+  type SyncGuardBackend,
+  withTelemetry,
+} from "syncguard";
 import { createAutoLock } from "syncguard/common";
 import { createTestBackend } from "syncguard/testing";
 import { lockError } from "../support/errors";
@@ -223,6 +229,7 @@ describe("a backend of users' own", () => {
     const lockIds = ["A".repeat(22), "B".repeat(22)];
     for (const refused of [
       backend.acquire({ claims: ["a", "b"], ttlMs } as never),
+      backend.acquire({ key: "a", slots: 2, ttlMs } as never),
       backend.release({ lockIds } as never),
       backend.extend({ lockIds, ttlMs } as never),
     ]) {
@@ -235,8 +242,23 @@ describe("a backend of users' own", () => {
   });
 });
 
-describe("slots beside the key of lock()", () => {
-  test("are slots of the key", async () => {
+/** Asks for what stands beside a key in each function that takes it, without the types. */
+const BESIDE: [
+  of: string,
+  ask: (backend: SyncGuardBackend, key: unknown, beside: object) => Promise<unknown>,
+][] = [
+  ["lock()", (on, key, beside) => lock(on, (handle) => handle, { key, ...beside } as LockConfig)],
+  [
+    "createLock()",
+    (on, key, beside) => createAutoLock(on)((handle) => handle, { key, ...beside } as LockConfig),
+  ],
+  ["backend.lock()", (on, key, beside) => on.lock(key as string, beside)],
+  ["tryLock()", (on, key, beside) => on.tryLock(key as string, (handle) => handle, beside)],
+  ["acquire()", (on, key, beside) => on.acquire({ key, ttlMs, ...beside } as never)],
+];
+
+describe("slots beside a key", () => {
+  test("are slots of the key in lock() and createLock()", async () => {
     const backend = createTestBackend();
     await lock(
       backend,
@@ -252,21 +274,52 @@ describe("slots beside the key of lock()", () => {
     expect(await bound(({ slot }) => slot, { key: "a", slots: 1 })).toBe(1);
   });
 
-  test.each([
-    [{ key: { key: "a", slots: 2 }, slots: 2 }, /^slots belongs into the claim/],
-    [{ key: ["a", "b"], slots: 2 }, /^slots belongs into the claim/],
-    [{ key: "a", slots: 2, take: 2 }, /^take belongs into a claim/],
-    [{ key: "a", slots: 0 }, /^slots must be a whole number/],
-  ])("are refused in %j", async (config, message) => {
-    const refused = lock(createTestBackend(), () => 1, config as never);
+  test("are the same slots in backend.lock(), tryLock(), acquire() and as a claim", async () => {
+    const backend = createTestBackend();
+    await using one = await backend.lock("a", { slots: 3 });
+    await using two = await backend.acquire({ key: "a", slots: 3, ttlMs });
+    if (!two.ok) throw new Error("there are three");
+    const third = await backend.tryLock("a", ({ slot }) => slot, { slots: 3 });
+    if (!third.ran) throw new Error("there are three");
+    expect([one.slot, two.slot, third.value].sort()).toEqual([1, 2, 3]);
+    expect(two).not.toHaveProperty("locks");
+    await using last = await backend.lock({ key: "a", slots: 3 });
+    expect(last.slot).toBe(third.value);
+    expect(await backend.acquire({ key: "a", slots: 3, ttlMs })).toMatchObject({ ok: false });
+    expect(await backend.tryLock("a", () => 1, { slots: 3 })).toMatchObject({ ran: false });
+    expect(await backend.isLocked({ key: "a" })).toBe(false);
+  });
+
+  const claim = { key: "a", slots: 2 };
+  const WRONG: [key: unknown, beside: object, message: RegExp][] = [
+    [claim, { slots: 2 }, /^slots belongs into the claim/],
+    [["a", "b"], { slots: 2 }, /^slots belongs into the claim/],
+    ["a", { slots: 2, take: 2 }, /^take belongs into a claim/],
+    ["a", { slots: 0 }, /^slots must be a whole number/],
+    ["", { slots: 2 }, /^Key must not be empty/],
+  ];
+  test.each(BESIDE.flatMap(([of, ask]) => WRONG.map((wrong) => [of, ...wrong, ask] as const)))(
+    "are refused by %s: %j and %j",
+    async (_, key, beside, message, ask) => {
+      expect(await lockError(ask(createTestBackend(), key, beside))).toMatchObject({
+        code: "InvalidArgument",
+        message: expect.stringMatching(message) as string,
+      });
+    },
+  );
+
+  test("are refused beside claims", async () => {
+    const refused = createTestBackend().acquire({ claims: ["a"], slots: 2, ttlMs } as never);
     expect(await lockError(refused)).toMatchObject({
       code: "InvalidArgument",
-      message: expect.stringMatching(message) as string,
+      message: "slots belongs into the claim: { key, slots }",
     });
   });
 
-  test("are the lock on the key if they are null", async () => {
-    const config = { key: "a", slots: null, take: null };
-    expect(await lock(createTestBackend(), ({ key }) => key, config as never)).toBe("a");
+  test.each(BESIDE)("are the lock on the key if they are null: %s", async (_, ask) => {
+    const given = await ask(createTestBackend(), "a", { slots: null, take: null });
+    const handle = (given as { value?: object }).value ?? given;
+    expect(handle).toHaveProperty("lockId");
+    expect(handle).not.toHaveProperty("slot");
   });
 });

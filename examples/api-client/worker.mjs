@@ -13,7 +13,8 @@ console.log(`${answers.filter(Boolean).length} of ${CALLS} calls answered`);
 async function tryCall(number) {
   try {
     return await lock((permit) => call(number, permit), {
-      key: { key: "api:partner", slots: 5 },
+      key: "api:partner",
+      slots: 5,
       // So soon a slot is free again after a worker has died. The call takes less.
       ttlMs: 2_000,
       signal: stopping.signal,

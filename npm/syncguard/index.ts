@@ -74,6 +74,7 @@ export type {
   LocksHandle,
   LocksOp,
   OnLeadError,
+  OfSlot,
   OnceHandle,
   OnceMethod,
   OnceOptions,

@@ -14,7 +14,14 @@ import { invalid } from "../options/validation.js";
 import { namesOf, optionNames, warnOfUnknown } from "../options/names.js";
 import { checkKey, checkTtlOfLock, LABEL_OPTIONS, readLabels } from "../values/arguments.js";
 import { type HeartbeatOptions, readAutoExtend } from "../values/auto-extend.js";
-import { addTarget, givenKey, type LockTarget, readTarget } from "../values/claims.js";
+import {
+  addTarget,
+  BESIDE_KEY,
+  givenKey,
+  isBesideKey,
+  type LockTarget,
+  readTarget,
+} from "../values/claims.js";
 import type { BackendContext, StoreHeartbeats } from "./context.js";
 import { TIME_TOLERANCE_MS } from "../values/defaults.js";
 import { type Done, isAfter, storedDue } from "../values/due.js";
@@ -33,11 +40,13 @@ const OPTIONS = optionNames("acquire()", [
   ...namesOf<AcquireArguments>({
     ...LABEL_OPTIONS,
     key: true,
+    slots: true,
     claims: true,
     ttlMs: true,
     signal: true,
     autoExtend: true,
   }),
+  ...BESIDE_KEY,
 ]);
 
 export type AcquireOutcome<C extends BackendCapabilities> =
@@ -201,10 +210,12 @@ function refusalOf(answer: Locked | Text, target: LockTarget, due?: string): obj
 /** What is asked for, as the caller of `acquire()` has given it. */
 function targetOf(opts: AcquireArguments): LockTarget {
   const { key, claims } = opts;
-  if (claims === undefined || claims === null) return { key };
+  if (claims === undefined || claims === null) {
+    return isBesideKey(opts) ? readTarget(key, opts) : { key };
+  }
   if ((key ?? undefined) !== undefined) throw invalid("key cannot be given beside claims");
   if (!Array.isArray(claims)) throw invalid("claims must be an array");
-  return readTarget(claims);
+  return readTarget(claims, opts);
 }
 
 /** Each of the locks that were granted, if several were asked for, or a slot. */

@@ -42,6 +42,7 @@ export type Config = Omit<LockConfig, "key" | "slots"> & BesideKey & { key: Want
 /** The options of both ways to wait for a lock. */
 const BOTH = {
   ...LABEL_OPTIONS,
+  slots: true,
   ttlMs: true,
   signal: true,
   autoExtend: true,
@@ -54,7 +55,7 @@ const BOTH = {
 
 const CALLBACK_OPTIONS = optionNames(
   "lock()",
-  [...namesOf<LockConfig>({ ...BOTH, key: true, slots: true, throwIfLost: true }), ...BESIDE_KEY],
+  [...namesOf<LockConfig>({ ...BOTH, key: true, throwIfLost: true }), ...BESIDE_KEY],
   WAITING,
 );
 
@@ -190,7 +191,11 @@ export function lockHandleMembers<C extends BackendCapabilities>(
   return Object.assign(handle, { extend, assertHeld }) as unknown as LockHandleMembers<C>;
 }
 
-const METHOD_OPTIONS = optionNames("backend.lock()", namesOf<BackendLockOptions>(BOTH), WAITING);
+const METHOD_OPTIONS = optionNames(
+  "backend.lock()",
+  [...namesOf<BackendLockOptions>(BOTH), ...BESIDE_KEY],
+  WAITING,
+);
 
 /** Creates the `lock` method of the backend that `self` returns. */
 export function createLockMethod<C extends BackendCapabilities>(
@@ -198,12 +203,12 @@ export function createLockMethod<C extends BackendCapabilities>(
 ): SyncGuardBackend<C>["lock"] {
   const lockMethod = async (
     wanted: Wanted,
-    optionsOrNull?: BackendLockOptions,
+    optionsOrNull?: Omit<BackendLockOptions, "slots"> & BesideKey,
   ): Promise<unknown> => {
     const options = optionsOrNull ?? {};
     checkObject(options, "options");
     refuseUnknown(options, METHOD_OPTIONS);
-    const target = readTarget(wanted);
+    const target = readTarget(wanted, options);
     const holding = readHolding(options);
     const { acquisition } = options;
     const { handle } = await acquireUntilHeld(self(), {

@@ -113,7 +113,9 @@ export function observeBackend<C extends BackendCapabilities>(
       : undefined;
   const operations: Operations<C> = {
     acquire: (opts, asked) =>
-      refusalOf(opts?.claims) ?? acquireOf(backend)?.(opts, asked) ?? backend.acquire(opts),
+      refusalOf(opts?.claims ?? opts?.slots) ??
+      acquireOf(backend)?.(opts, asked) ??
+      backend.acquire(opts),
     release: (opts) => refusalOf(lockIdsOf(opts)) ?? backend.release(opts as LockOp),
     extend: (opts) =>
       refusalOf(lockIdsOf(opts)) ?? backend.extend(opts as LockOp & { ttlMs: number }),

@@ -3,7 +3,7 @@
 import { namesOf, optionNames, refuseUnknown } from "../options/names.js";
 import { checkFunction, checkObject, copyGiven, invalid } from "../options/validation.js";
 import { LABEL_OPTIONS } from "../values/arguments.js";
-import { readTarget, type Wanted } from "../values/claims.js";
+import { BESIDE_KEY, type BesideKey, readTarget, type Wanted } from "../values/claims.js";
 import { leaseWithHandle } from "../holding/handle.js";
 import { acquireOf, internalsOf } from "../holding/internals.js";
 import { argumentsOf, readHolding } from "../holding/options.js";
@@ -19,6 +19,7 @@ import type {
 const OPTIONS = optionNames("tryLock()", [
   ...namesOf<TryLockOptions>({
     ...LABEL_OPTIONS,
+    slots: true,
     ttlMs: true,
     signal: true,
     autoExtend: true,
@@ -28,20 +29,24 @@ const OPTIONS = optionNames("tryLock()", [
     onLost: true,
     disposeTimeoutMs: true,
   }),
+  ...BESIDE_KEY,
 ]);
+
+/** As this function reads them. */
+type Options = Omit<TryLockOptions, "slots"> & BesideKey;
 
 /** Asks once for the lock, runs `fn` while it is held, and frees it whatever `fn` did. */
 export async function runTryLock<T, C extends BackendCapabilities>(
   backend: LockBackendLike<C>,
   wanted: Wanted,
   fn: Work<T, C>,
-  tryOptions: TryLockOptions | undefined,
+  tryOptions: Options | undefined,
 ): Promise<TryLockResult<T>> {
   const options = tryOptions ?? {};
   checkFunction(fn, "fn");
   checkObject(options, "options");
   refuseUnknown(options, OPTIONS);
-  const target = readTarget(wanted);
+  const target = readTarget(wanted, options);
   const holding = readHolding(options);
   const acquire = acquireOf(backend);
   if (internalsOf(backend)?.grants === undefined || acquire === undefined) {
@@ -71,7 +76,7 @@ export function createTryLockMethod<C extends BackendCapabilities>(
   const tryLock = async <T>(
     wanted: Wanted,
     fn: Work<T, C>,
-    options?: TryLockOptions,
+    options?: Options,
   ): Promise<TryLockResult<T>> => await runTryLock(self(), wanted, fn, options);
   return tryLock as SyncGuardBackend<C>["tryLock"];
 }

@@ -33,6 +33,7 @@ import type {
 export type AcquireArguments = Readonly<
   LockLabels & {
     key: string;
+    slots?: number | undefined;
     claims?: Claims | undefined;
     ttlMs: number;
     signal?: AbortSignal | undefined;

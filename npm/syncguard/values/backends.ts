@@ -29,6 +29,7 @@ import type {
   LeadOptions,
   LockConfig,
   LockConfigOf,
+  OfSlot,
   OnceOptions,
   OnceResult,
   ReleaseAllOptions,
@@ -188,6 +189,10 @@ export type AcquireMethod<C extends BackendCapabilities = FencingCapabilities> =
   (
     opts: KeyOp & AcquireOptions,
   ): Promise<HeldLock<C> | Extract<DecoratedAcquireResult<C>, { ok: false }>>;
+  /** One slot of a key. */
+  (
+    opts: KeyOp & OfSlot<AcquireOptions>,
+  ): Promise<HeldSlot<C> | Extract<DecoratedAcquireResult<C>, { ok: false }>>;
   /** Several locks, all or nothing. Without them, `key` names what stood in the way. */
   (
     opts: AcquireOptions & {
@@ -210,6 +215,8 @@ export type LockMethod<C extends BackendCapabilities = FencingCapabilities> = {
   /** The lock on a key. */
   (key: string, options?: BackendLockOptions): Promise<HeldLock<C>>;
   /** One slot of a key. */
+  (key: string, options: OfSlot<BackendLockOptions>): Promise<HeldSlot<C>>;
+  /** The same, as a claim. */
   (claim: SlotClaim, options?: BackendLockOptions): Promise<HeldSlot<C>>;
   /** Several locks, all or nothing. */
   (claims: Claims | Required<Claim>, options?: BackendLockOptions): Promise<HeldLocks<C>>;
@@ -228,6 +235,12 @@ type TryLock<C extends BackendCapabilities = FencingCapabilities> = {
     options?: TryLockOptions,
   ): Promise<TryLockResult<T>>;
   /** Under one slot of a key. */
+  <T>(
+    key: string,
+    fn: (handle: SlotHandle<C>) => Promise<T> | T,
+    options: OfSlot<TryLockOptions>,
+  ): Promise<TryLockResult<T>>;
+  /** The same, as a claim. */
   <T>(
     claim: SlotClaim,
     fn: (handle: SlotHandle<C>) => Promise<T> | T,
@@ -321,7 +334,7 @@ export interface SyncGuardBackend<
    * ```
    * @example
    * ```ts
-   * await using permit = await backend.lock({ key: "api:partner", slots: 5 });
+   * await using permit = await backend.lock("api:partner", { slots: 5 });
    * console.log("one of five: number", permit.slot);
    * ```
    */

@@ -46,7 +46,7 @@ export function readTarget(wanted: Wanted, beside: BesideKey = NOTHING): LockTar
   if ((take ?? undefined) !== undefined) {
     throw invalid("take belongs into a claim: { key, slots, take }");
   }
-  if (!isName(wanted)) throw invalid("slots belongs into the claim that key is");
+  if (!isName(wanted)) throw invalid("slots belongs into the claim: { key, slots }");
   return readWanted({ key: wanted, slots });
 }
 

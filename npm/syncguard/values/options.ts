@@ -130,16 +130,19 @@ export type LockConfigOf<What> = Omit<LockConfig, "key"> & {
   key: What;
 };
 
+/** Options that take one slot of the key, beside which they stand, in the place of the lock on it. */
+export type OfSlot<Options> = Omit<Options, "slots"> & {
+  /** At most so many hold a slot of the key at a time; 1 to 1000. */
+  slots: number;
+};
+
 /** {@link LockConfig} for one slot of a key: as a claim, or with `slots` beside the key. */
-export type SlotConfig =
-  | LockConfigOf<SlotClaim>
-  | (Omit<LockConfig, "slots"> & {
-      /** At most so many hold a slot of the key at a time; 1 to 1000. */
-      slots: number;
-    });
+export type SlotConfig = LockConfigOf<SlotClaim> | OfSlot<LockConfig>;
 
 /** How `backend.lock()` takes the lock. */
 export interface BackendLockOptions extends LockLabels {
+  /** With it, one slot of the key is taken: {@link OfSlot}. */
+  slots?: undefined;
   /** Milliseconds after which the lock ends by itself. Default 30000. */
   ttlMs?: number | undefined;
   /** Cancels the waiting. */
@@ -304,6 +307,8 @@ export interface CommonBackendOptions {
 
 /** How `acquire()` asks. */
 export type AcquireOptions = LockLabels & {
+  /** With it, one slot of the key is taken: {@link OfSlot}. */
+  slots?: undefined;
   /** Milliseconds after which the lock ends by itself. */
   ttlMs: number;
   /** Extends the lock by itself while it is held. Default: it ends with its TTL. */
