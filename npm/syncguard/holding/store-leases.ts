@@ -2,11 +2,11 @@
 
 import { addContext } from "../native/errors.js";
 import { type Absence, type Failure, type MissingLock, settle } from "../native/outcome.js";
-import { checkAborted, readSignal } from "../native/signal.js";
 import { storedKey } from "../values/slots.js";
 import type { Store } from "../native/store.js";
 import { checkTtl } from "../values/arguments.js";
 import { failure } from "../values/mutation.js";
+import { startingSignal } from "../values/starting.js";
 import type { ExtendResult, ReleaseResult } from "../values/types.js";
 import type { Grants } from "./grants.js";
 import type { HowToRelease, LeaseOperations } from "./internals.js";
@@ -29,14 +29,14 @@ export class StoreLeases implements LeaseOperations {
     const { grants } = this;
     const { lockIds } = lease;
     try {
-      if (how.signal !== undefined) checkAborted(readSignal(how.signal));
+      const signal = how.signal === undefined ? undefined : startingSignal(how);
       grants.checkNotClosed();
       grants.start();
       const isOwn = grants.removeLease(lease);
       // Another backend has granted it, and sends heartbeats still; or it is released already.
       if (!isOwn) lease.stopHeartbeats(lockIds);
       try {
-        const outcome = await this.sendRelease(lease, lockIds, how);
+        const outcome = await this.sendRelease(lease, lockIds, how, signal);
         if (outcome !== true) return releasedNotAll(lease, lockIds, settle(outcome));
         lease.freed(lockIds);
         return { ok: true };
@@ -58,9 +58,9 @@ export class StoreLeases implements LeaseOperations {
   ): Promise<ExtendResult> {
     try {
       checkTtl(ttlMs);
-      if (signal !== undefined) checkAborted(readSignal(signal));
+      const checked = signal === undefined ? undefined : startingSignal({ signal });
       this.grants.checkOpen();
-      return await this.beat(lease, ttlMs, signal);
+      return await this.beat(lease, ttlMs, checked);
     } catch (error) {
       throw addNames(error, lease, lease.lockIds);
     }
@@ -75,7 +75,8 @@ export class StoreLeases implements LeaseOperations {
   private sendRelease(
     lease: Lease,
     lockIds: readonly string[],
-    { signal, due, holdMs }: HowToRelease,
+    { due, holdMs }: HowToRelease,
+    signal: AbortSignal | undefined,
   ): Promise<Released | Failure> {
     const lastsMs = Math.ceil(lease.lastsMs);
     if (due !== undefined) return this.store.finish(lease.lockId, lease.key, due, lastsMs);
