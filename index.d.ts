@@ -2516,10 +2516,10 @@ interface RedisConnectionOptions {
     path?: string | undefined;
     /** The number of the database. Default 0, which is the only one of a cluster. */
     db?: number | undefined;
-    /** The ACL user; needs a password. Default: the default user. */
-    username?: string | undefined;
-    /** The password. Default: none. */
-    password?: string | undefined;
+    /** The ACL user, or a function as for `password`; needs a password. Default: the default user. */
+    username?: string | (() => string | PromiseLike<string>) | undefined;
+    /** The password, or a function that gives one for each connection, for example a token that expires. Default: none. */
+    password?: string | (() => string | PromiseLike<string>) | undefined;
     /** TLS, or `true` for TLS with the certificates that Node trusts. Default: only with a URL of `rediss:` or `valkeys:`. */
     tls?: RedisTlsOptions | boolean | undefined;
     /**

@@ -213,13 +213,17 @@ describe("connections", () => {
       await backend.close();
       expect(password).toHaveBeenCalledTimes(times);
     }
-    const wrong = createPostgresBackend({
-      ...at,
-      password: () => Promise.reject(new Error(PASSWORD)),
-    });
-    onTestFinished(wrong.close);
-    const error = await lockError(wrong.isLocked({ key: newKey() }));
-    expect(error.code).toBe("AuthFailed");
+    const name = "by function";
+    const backend = createPostgresBackend({ ...at, application_name: name });
+    onTestFinished(backend.close);
+    await take(backend, newKey());
+    password.mockRejectedValue(new Error(`${PASSWORD} has expired`));
+    await admin`SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = ${name}`;
+    await until(async () => (await sessions(name)) === 0);
+    const failed = async () => await lockError(backend.isLocked({ key: newKey() }));
+    await until(async () => (await failed()).code === "AuthFailed");
+    const error = await failed();
+    expect(error.cause).toMatchObject({ message: "Error: [hidden] has expired" });
     expect(inspect(error, { depth: 9 })).not.toContain(PASSWORD);
   });
 

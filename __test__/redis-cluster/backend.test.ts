@@ -5,7 +5,7 @@ import { type AddressInfo, createServer, type Socket } from "node:net";
 import { Cluster } from "ioredis";
 import { createCluster } from "redis";
 import { createCluster as createCluster4 } from "redis-4";
-import { afterAll, beforeAll, describe, expect, onTestFinished, test } from "vitest";
+import { afterAll, beforeAll, describe, expect, onTestFinished, test, vi } from "vitest";
 import { lock } from "syncguard";
 import { createRedisBackend, type RedisClient, type RedisConnectionOptions } from "syncguard/redis";
 import { lockError } from "../support/errors";
@@ -125,6 +125,20 @@ describe("a cluster", () => {
       }
       for (const link of links) link.delayMs = 0;
     }
+  });
+
+  test("by a user and a password that functions give for each node", async () => {
+    for (const { admin } of cluster.nodes) {
+      await admin.call("ACL", "SETUSER", "app", "on", ">token", "~*", "&*", "+@all");
+    }
+    const password = vi.fn(() => Promise.resolve("token"));
+    const options = { username: () => "app", password, connectionName: "by-functions" };
+    const backend = createRedisBackend({ nodes: cluster.addresses, ...options });
+    onTestFinished(backend.close);
+    for (let count = 0; count < 10; count += 1) await (await take(backend, newKey())).release();
+    const opened = await connections("by-functions");
+    expect(opened).toBeGreaterThan(1);
+    expect(password.mock.calls.length).toBeGreaterThanOrEqual(opened);
   });
 
   test("over TLS, whose certificate is trusted by an option", async () => {

@@ -70,7 +70,7 @@ describe("createRedisBackend", () => {
     ["path", ["", 1]],
     ["db", [-1, 256, 1.5, "0"]],
     ["username", [1]],
-    ["password", [1, () => "p"]],
+    ["password", [1, {}]],
     ["tls", ["yes", 1]],
     ["tls.ca", [{ ca: "no PEM" }, { ca: 1 }]],
     ["tls.key", [{ cert: "c", key: 1 }]],

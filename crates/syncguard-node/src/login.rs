@@ -24,8 +24,9 @@ pub(crate) struct JavaScriptLogin {
 }
 
 impl JavaScriptLogin {
-    /// `known` counts if JavaScript cannot be asked at once.
-    pub(crate) fn new(bridge: Bridge, known: Option<Login>) -> Self {
+    /// `known` counts if JavaScript cannot be asked at once, unless nobody can log in before it was asked.
+    pub(crate) fn new(bridge: Bridge, known: Login, is_needed: Option<bool>) -> Self {
+        let known = (is_needed != Some(true)).then_some(known);
         Self {
             bridge,
             known: Mutex::new(known),
@@ -51,49 +52,70 @@ impl LoginSource for JavaScriptLogin {
                 _ => answer.await,
             },
         };
-        let login = read(answer)?;
+        let login = read(answer, self.known().as_ref())?;
         *lock(&self.known) = Some(login.clone());
         Ok(login)
     }
 }
 
-fn read(answer: Result<Value, Rejection>) -> Result<Login, Error> {
-    // Without the words of JavaScript's own error, which may contain the secret.
-    let failed = |_| Error::new(ErrorKind::AuthFailed, "the password function failed");
-    let answer = answer.map_err(failed)?;
-    let text = |name| match answer.get(name) {
+fn read(answer: Result<Value, Rejection>, known: Option<&Login>) -> Result<Login, Error> {
+    let answer = answer.map_err(|Rejection { name, message, .. }| {
+        let mut words = format!("{name}: {message}");
+        let password = known.and_then(|known| known.password.as_deref());
+        if let Some(password) = password.filter(|password| !password.is_empty()) {
+            words = words.replace(password, "[hidden]");
+        }
+        let failed = Error::new(ErrorKind::AuthFailed, "the function for the login failed");
+        failed.with_source(words)
+    })?;
+    let text = |name: &str, option: &str| match answer.get(name) {
         None | Some(Value::Null) => Ok(None),
         Some(Value::String(text)) => Ok(Some(text.clone())),
         Some(_) => Err(Error::invalid(format!(
-            "the {name} function must give a string"
+            "the {option} function must give a string"
         ))),
     };
     Ok(Login {
-        user: text("user")?,
-        password: text("password")?,
-        database: text("database")?,
+        user: text("user", "username")?,
+        password: text("password", "password")?,
+        database: text("database", "database")?,
     })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::causes;
 
     #[test]
     fn answers_become_logins() {
-        let login = read(Ok(json!({ "user": "u", "database": null }))).unwrap();
+        let login = read(Ok(json!({ "user": "u", "database": null })), None).unwrap();
         assert_eq!(login.user.as_deref(), Some("u"));
         assert_eq!((login.password, login.database), (None, None));
-        let error = read(Ok(json!({ "password": 1 }))).unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::InvalidArgument);
-        assert!(error.message().contains("password"), "{error}");
-        let rejection = Rejection {
-            name: "Error".to_owned(),
-            code: None,
-            message: "the secret".to_owned(),
+        for (answer, option) in [
+            (json!({ "password": 1 }), "password"),
+            (json!({ "user": false }), "username"),
+        ] {
+            let error = read(Ok(answer), None).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::InvalidArgument);
+            assert!(error.message().contains(option), "{error}");
+        }
+    }
+
+    #[test]
+    fn what_a_function_throws_is_the_cause_without_the_last_password() {
+        let known = Login {
+            password: Some("secret".to_owned()),
+            ..Login::default()
         };
-        let error = read(Err(rejection)).unwrap_err();
+        let rejection = Rejection {
+            name: "ExpiredToken".to_owned(),
+            code: None,
+            message: "secret is too old".to_owned(),
+        };
+        let error = read(Err(rejection), Some(&known)).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::AuthFailed);
-        assert!(!error.to_string().contains("secret"));
+        assert!(!error.message().contains("ExpiredToken"), "{error}");
+        assert_eq!(causes(&error), ["ExpiredToken: [hidden] is too old"]);
     }
 }

@@ -468,6 +468,8 @@ export interface RedisSettings {
   password?: string;
   /** JavaScript's number for what gives the current login, in place of that here. */
   loginClient?: number;
+  /** Whether nobody can log in before JavaScript was asked. */
+  needsLogin?: boolean;
   tls?: TlsSettings;
   /** Some nodes of a cluster: addresses, URLs, or hosts and ports. */
   nodes?: Array<string | RedisNode>;

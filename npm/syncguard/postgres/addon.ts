@@ -1,11 +1,12 @@
 /** Opens stores on PostgreSQL, and the requests that they make to a client of the user's. */
 
-import { addon, callAddon } from "../native/addon.js";
+import { addon } from "../native/addon.js";
 import type {
   PostgresConnection,
   PostgresLockOptions,
   PostgresSettings,
 } from "../native/exports.js";
+import { connectAs, type Login } from "../native/login.js";
 import { ownCompletions, withClient } from "../native/operations.js";
 import { openStore, type Store } from "../native/store.js";
 
@@ -15,20 +16,14 @@ export type PostgresStatementCall =
   /** Several statements without parameters, as one transaction. */
   | { batch: string };
 
-/** What the core is told: see `JavaScriptLogin` in crates/syncguard-node/src/login.rs. */
-export type PostgresLogin = { user?: string; password?: unknown; database?: string };
-
 /** `login` is called for each connection that is opened, and what it gives takes the place of that in `settings`. */
 export function createPostgresConnection(
   settings: PostgresSettings,
-  login?: () => Promise<PostgresLogin>,
+  login?: () => Promise<Login>,
 ): PostgresConnection {
-  const connect = (loginClient?: number): PostgresConnection => {
-    const all = { ...settings };
-    if (loginClient !== undefined) all.loginClient = loginClient;
-    return callAddon(() => new (addon().PostgresConnection)(ownCompletions(), all));
-  };
-  return login === undefined ? connect() : withClient(login, connect);
+  return connectAs(settings, login, (all) => {
+    return new (addon().PostgresConnection)(ownCompletions(), all);
+  });
 }
 
 export function openPostgres(connection: PostgresConnection, locks: PostgresLockOptions): Store {

@@ -2,6 +2,7 @@
 
 import type { PostgresHost, PostgresTlsSettings } from "../native/exports.js";
 import { backendsOwn, checkKnownOptions } from "../options/known.js";
+import { readLoginOption } from "../options/login.js";
 import { checkObject, invalid, notAClient } from "../options/validation.js";
 import { readParameters, readSslObject, socketHost, type Target } from "./target.js";
 import type { PostgresConnectionOptions } from "./types.js";
@@ -98,9 +99,9 @@ function text(setting: TextSetting) {
 }
 
 function readPassword(value: unknown, target: Target, name: string): void {
-  if (typeof value === "function") target.password = () => (value as () => unknown)();
-  else if (typeof value === "string") target.connection.password = value;
-  else throw invalid(`${name} must be a string or a function`);
+  const password = readLoginOption(value, name);
+  if (typeof password === "string") target.connection.password = password;
+  else target.password = password;
 }
 
 function readSsl(value: unknown): PostgresTlsSettings {

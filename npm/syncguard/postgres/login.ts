@@ -1,13 +1,14 @@
 /** As whom a connection in place of a client logs in: as the client would at that moment. */
 
-import type { PostgresLogin } from "./addon.js";
+import type { Login } from "../native/login.js";
+import { askFor } from "../options/login.js";
 import { readClient } from "./client-settings.js";
 import type { Target } from "./target.js";
 import type { PostgresClient } from "./types.js";
 
 /** The function that gives the current login of a client. While it cannot be read, it is the last one. */
-export function currentLogin(client: WeakRef<PostgresClient>): () => Promise<PostgresLogin> {
-  let last: PostgresLogin = {};
+export function currentLogin(client: WeakRef<PostgresClient>): () => Promise<Login> {
+  let last: Login = {};
   return async () => {
     const target = client.deref();
     const reading = target === undefined ? undefined : readClient(target);
@@ -17,12 +18,11 @@ export function currentLogin(client: WeakRef<PostgresClient>): () => Promise<Pos
 }
 
 /** The login of where a connection leads. */
-export async function loginOf({ connection, password }: Target): Promise<PostgresLogin> {
-  const login: PostgresLogin = {};
+export async function loginOf({ connection, password }: Target): Promise<Login> {
+  const login: Login = {};
   if (connection.user !== undefined) login.user = connection.user;
   if (connection.database !== undefined) login.database = connection.database;
-  // What is no text is refused, and not taken for none.
-  if (password !== undefined) login.password = (await password()) ?? false;
+  if (password !== undefined) login.password = await askFor(password);
   else if (connection.password !== undefined) login.password = connection.password;
   return login;
 }

@@ -1,15 +1,15 @@
 /** Opens stores on Redis, and the requests that they make to a client of the user's. */
 
-import { addon, callAddon } from "../native/addon.js";
+import { addon } from "../native/addon.js";
 import type {
   RedisClientTraits,
   RedisConnection,
   RedisLockOptions,
   RedisSettings,
 } from "../native/exports.js";
+import { connectAs, type Login } from "../native/login.js";
 import { ownCompletions, withClient } from "../native/operations.js";
 import { openStore, type Store } from "../native/store.js";
-import type { RedisLogin } from "./login.js";
 
 /** A script for a client to run. */
 export type RedisScriptCall = {
@@ -23,14 +23,11 @@ export type RedisScriptCall = {
 /** `login` is called for each connection that is opened, and what it gives takes the place of that in `settings`. */
 export function createRedisConnection(
   settings: RedisSettings,
-  login?: () => Promise<RedisLogin>,
+  login?: () => Promise<Login>,
 ): RedisConnection {
-  const connect = (loginClient?: number): RedisConnection => {
-    const all = { ...settings };
-    if (loginClient !== undefined) all.loginClient = loginClient;
-    return callAddon(() => new (addon().RedisConnection)(ownCompletions(), all));
-  };
-  return login === undefined ? connect() : withClient(login, connect);
+  return connectAs(settings, login, (all) => {
+    return new (addon().RedisConnection)(ownCompletions(), all);
+  });
 }
 
 export function openRedis(connection: RedisConnection, locks: RedisLockOptions): Store {

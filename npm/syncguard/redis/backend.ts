@@ -19,8 +19,8 @@ import { createRedisConnection, openRedis, openRedisOverClient } from "./addon.j
 import { runOnClient } from "./client.js";
 import { readClient } from "./client-settings.js";
 import { traitsOf } from "./cluster.js";
-import { isTlsUrl, readConnection } from "./connection.js";
-import { currentLogin } from "./login.js";
+import { isTlsUrl, readConnection, type Target } from "./connection.js";
+import { currentLogin, loginBy } from "./login.js";
 import type {
   RedisBackendOptions,
   RedisCapabilities,
@@ -63,10 +63,8 @@ export function createRedisBackend(
   checkDisposal(backendOptions);
   const { store, transport } = openOn(client, backendOptions.transport, {
     ...{ name: "Redis", clients: "a client with eval()", isClient, readClient },
-    readConnection: (connection: string | RedisConnectionOptions) => ({
-      settings: readConnection(connection),
-    }),
-    connect: ({ settings }, own) => connectNatively(settings, backendOptions, own),
+    readConnection: (connection: string | RedisConnectionOptions) => readConnection(connection),
+    connect: (target, own) => connectNatively(target, backendOptions, own),
     drive: (own) =>
       openRedisOverClient(runOnClient(own), traitsOf(own), lockSettings(backendOptions)),
   });
@@ -74,7 +72,7 @@ export function createRedisBackend(
 }
 
 function connectNatively(
-  settings: RedisSettings,
+  { settings, login }: Target,
   options: RedisBackendOptions,
   client?: RedisClient,
 ): Store {
@@ -83,7 +81,9 @@ function connectNatively(
   const urls = [all.url, ...(all.nodes ?? [])];
   if (all.tls === undefined && urls.some(isTlsUrl)) all.tls = {};
   if (all.tls !== undefined) all.tls = withNodeDefaults(all.tls);
-  const connection = client === undefined ? createRedisConnection(all) : connectionOf(client, all);
+  if (client !== undefined) return openRedis(connectionOf(client, all), lockSettings(options));
+  if (login !== undefined) all.needsLogin = true;
+  const connection = createRedisConnection(all, login && loginBy(login));
   return openRedis(connection, lockSettings(options));
 }
 

@@ -3,12 +3,19 @@
 import type { RedisNode, RedisSettings } from "../native/exports.js";
 import { toNumber } from "../options/clients.js";
 import { backendsOwn, checkKnownOptions } from "../options/known.js";
+import { readLoginOption } from "../options/login.js";
 import { readTls } from "../options/tls.js";
 import { invalid, notAClient } from "../options/validation.js";
 import type { RedisConnectionOptions } from "./types.js";
 
 /** The settings for a connection equivalent to a client's, or the name of the setting that makes that impossible. */
 export type Reading = { settings: RedisSettings } | { obstacle: string };
+
+/** What gives parts of the login for each connection. */
+export type LoginFunctions = { username?: () => unknown; password?: () => unknown };
+
+/** Where a connection leads that a URL or options describe. */
+export type Target = { settings: RedisSettings; login?: LoginFunctions };
 
 /** The type of each option. */
 const TYPES: Readonly<Record<keyof RedisConnectionOptions, string>> = {
@@ -17,8 +24,8 @@ const TYPES: Readonly<Record<keyof RedisConnectionOptions, string>> = {
   port: "number",
   path: "string",
   db: "number",
-  username: "string",
-  password: "string",
+  username: "string or a function",
+  password: "string or a function",
   tls: "object",
   nodes: "object",
   natMap: "object",
@@ -49,8 +56,8 @@ const FOREIGN: Readonly<Record<string, string>> = {
  *
  * @throws LockError `InvalidArgument` that names the option
  */
-export function readConnection(connection: unknown): RedisSettings {
-  if (typeof connection === "string" && connection !== "") return { url: connection };
+export function readConnection(connection: unknown): Target {
+  if (typeof connection === "string" && connection !== "") return { settings: { url: connection } };
   if (typeof connection !== "object" || connection === null || Array.isArray(connection)) {
     throw notAClient(
       "client must be a Redis client with eval(), a URL or connection options",
@@ -71,13 +78,16 @@ export function readConnection(connection: unknown): RedisSettings {
   }
   checkKnownOptions(connection, Object.keys(TYPES), "Redis connection option", FOREIGN);
   const settings: Partial<Record<keyof RedisSettings, unknown>> = {};
+  const login: LoginFunctions = {};
   for (const [key, option] of Object.entries(connection) as [keyof typeof TYPES, unknown][]) {
     // The options are those of ioredis, which also uses null for what is not given.
     if (option === undefined || option === null) continue;
     const value = readOption(key, option);
-    if (value !== undefined) settings[key] = value;
+    if (typeof value === "function") login[key as "username"] = value as () => unknown;
+    else if (value !== undefined) settings[key] = value;
   }
-  return settings as RedisSettings;
+  const target: Target = { settings: settings as RedisSettings };
+  return Object.keys(login).length === 0 ? target : { ...target, login };
 }
 
 /** Whether a URL, or what else names a node, asks for TLS. */
@@ -87,6 +97,7 @@ export function isTlsUrl(url: unknown): boolean {
 
 function readOption(name: keyof RedisConnectionOptions, value: unknown): unknown {
   if (name === "tls") return readTlsOption(value);
+  if (name === "username" || name === "password") return readLoginOption(value, name);
   if (name === "sentinels") {
     const nodes = readNodes(value);
     if (nodes === undefined) throw invalid("sentinels must be a list of { host, port }");

@@ -1,19 +1,30 @@
-/** As whom a connection in place of a client logs in: as the client would at that moment. */
+/** As whom a connection logs in, where that may change. */
 
 import type { RedisSettings } from "../native/exports.js";
+import type { Login } from "../native/login.js";
+import { askFor } from "../options/login.js";
 import { isNodeRedis, readSettings } from "./client-settings.js";
 import { kindOfCluster } from "./cluster.js";
+import type { LoginFunctions } from "./connection.js";
 import type { RedisClient } from "./types.js";
-
-/** What the core is told: see `JavaScriptLogin` in crates/syncguard-node/src/login.rs. */
-export type RedisLogin = { user?: string; password?: string; database?: string };
 
 /** How long a client may take to say which database it has selected. */
 const PATIENCE_MS = 500;
 
-/** The function that gives the current login of a client. While it cannot be read, it is the last one. */
-export function currentLogin(client: WeakRef<RedisClient>): () => Promise<RedisLogin> {
-  let last: RedisLogin = {};
+/** The function that calls those of the options, both at the same time. */
+export function loginBy({ username, password }: LoginFunctions): () => Promise<Login> {
+  return async () => {
+    const [user, secret] = await Promise.all([
+      username && askFor(username),
+      password && askFor(password),
+    ]);
+    return { user, password: secret };
+  };
+}
+
+/** The function that gives the current login of a client in whose place a connection is. While it cannot be read, it is the last one. */
+export function currentLogin(client: WeakRef<RedisClient>): () => Promise<Login> {
+  let last: Login = {};
   return async () => {
     const target = client.deref();
     const reading = target === undefined ? undefined : readSettings(target);
@@ -25,8 +36,8 @@ export function currentLogin(client: WeakRef<RedisClient>): () => Promise<RedisL
   };
 }
 
-function toLogin({ username, password, db }: RedisSettings, selected?: string): RedisLogin {
-  const login: RedisLogin = {};
+function toLogin({ username, password, db }: RedisSettings, selected?: string): Login {
+  const login: Login = {};
   if (username !== undefined) login.user = username;
   if (password !== undefined) login.password = password;
   const database = selected ?? db;

@@ -102,15 +102,15 @@ pub(super) fn config(
     }
     if let Some(client) = settings.login_client {
         // The other parts are in the configuration.
-        let known = match &config.password {
-            Password::Text(password) => Some(Login {
-                password: Some(password.clone()),
-                ..Login::default()
-            }),
-            _ => Some(Login::default()),
+        let known = Login {
+            password: match &config.password {
+                Password::Text(password) => Some(password.clone()),
+                _ => None,
+            },
+            ..Login::default()
         };
-        let known = known.filter(|_| settings.needs_login != Some(true));
-        config.password = Password::Source(Arc::new(JavaScriptLogin::new(ask(client), known)));
+        let source = JavaScriptLogin::new(ask(client), known, settings.needs_login);
+        config.password = Password::Source(Arc::new(source));
     }
     if let Some(tls) = settings.tls {
         if let Some(mode) = tls.mode {

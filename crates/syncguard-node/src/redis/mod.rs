@@ -39,14 +39,12 @@ impl RedisConnection {
         completions: &Completions,
         options: RedisSettings,
     ) -> napi::Result<Self, Code> {
-        let login_client = options.login_client;
+        let (login_client, needs_login) = (options.login_client, options.needs_login);
         let mut config = config(options).map_err(thrown)?;
         if let Some(client) = login_client {
             let bridge = completions.environment.bridge(client);
-            config.login = Some(Arc::new(JavaScriptLogin::new(
-                bridge,
-                Some(Login::default()),
-            )));
+            let source = JavaScriptLogin::new(bridge, Login::default(), needs_login);
+            config.login = Some(Arc::new(source));
         }
         let defaults = config.locks.clone();
         let mut shared = redis::RedisConnection::new(config).map_err(thrown)?;

@@ -35,6 +35,8 @@ pub struct RedisSettings {
     pub password: Option<String>,
     /// JavaScript's number for what gives the current login, in place of that here.
     pub login_client: Option<u32>,
+    /// Whether nobody can log in before JavaScript was asked.
+    pub needs_login: Option<bool>,
     pub tls: Option<TlsSettings>,
     /// Some nodes of a cluster: addresses, URLs, or hosts and ports.
     pub nodes: Option<Vec<Either<String, RedisNode>>>,

@@ -28,7 +28,7 @@ impl fmt::Debug for Login {
 /// Gives logins.
 #[async_trait]
 pub trait LoginSource: Send + Sync + 'static {
-    /// The login for a connection that is about to be opened. The time for that does not run meanwhile on Redis, and
-    /// does on PostgreSQL.
+    /// The login for a connection that is about to be opened. It may take as long as opening may: on Redis before that, on PostgreSQL
+    /// of the same time.
     async fn login(&self) -> Result<Login, Error>;
 }

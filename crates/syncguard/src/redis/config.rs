@@ -6,12 +6,14 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::time::timeout;
+
 use super::connection::tls::RedisTls;
 use super::names::{ClientPrefix, Names};
 use super::nat_map::NatMap;
 use crate::background::backend::DEFAULT_OPERATION_TIMEOUT;
 use crate::network::login::LoginSource;
-use crate::text::error::Error;
+use crate::text::error::{Error, ErrorKind};
 use crate::text::login::check_secret;
 
 /// Redis' own port.
@@ -33,7 +35,8 @@ pub struct RedisConfig {
     pub username: Option<String>,
     /// The password.
     pub password: Option<String>,
-    /// Asked for user, password and database before each new connection, if they may change.
+    /// Asked for user, password and database before each new connection, if they may change. It may take as long as making the
+    /// connection may.
     pub login: Option<Arc<dyn LoginSource>>,
     /// TLS settings; `None` for no TLS. They apply to Sentinels and to all nodes of a cluster too.
     pub tls: Option<RedisTls>,
@@ -145,7 +148,11 @@ impl RedisConfig {
         let Some(source) = &self.login else {
             return Ok(Cow::Borrowed(self));
         };
-        let login = source.login().await?;
+        let asked = timeout(self.connect_timeout, source.login()).await;
+        let login = asked.map_err(|_| {
+            let late = "whoever gives the login has not answered in the time for a connection";
+            Error::new(ErrorKind::NetworkTimeout, late)
+        })??;
         let mut current = self.clone();
         current.username = login.user.or(current.username);
         current.password = login.password.or(current.password);
@@ -201,7 +208,7 @@ impl RedisConfig {
                 }
             }
         }
-        if self.username.is_some() && self.password.is_none() {
+        if self.username.is_some() && self.password.is_none() && self.login.is_none() {
             return Err(Error::invalid("username is given without a password"));
         }
         if let Some(name) = &self.connection_name
@@ -292,8 +299,10 @@ impl fmt::Debug for RedisSentinel {
 
 #[cfg(test)]
 mod tests {
+    use async_trait::async_trait;
+
     use super::*;
-    use crate::text::error::ErrorKind;
+    use crate::network::login::Login;
 
     fn refused(change: impl FnOnce(&mut RedisConfig)) -> String {
         let mut config = RedisConfig::default();
@@ -367,6 +376,30 @@ mod tests {
                 .starts_with("operationTimeoutMs")
         );
         assert!(refused(|c| c.locks.key_prefix = "fence".into()).starts_with("keyPrefix"));
+    }
+
+    struct Silent;
+
+    #[async_trait]
+    impl LoginSource for Silent {
+        async fn login(&self) -> Result<Login, Error> {
+            std::future::pending().await
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_gives_no_login_is_not_waited_for_without_end() {
+        let config = RedisConfig {
+            username: Some("u".into()),
+            login: Some(Arc::new(Silent)),
+            ..RedisConfig::default()
+        };
+        assert!(config.validate().is_ok(), "the password comes later");
+        let start = tokio::time::Instant::now();
+        let error = config.current().await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::NetworkTimeout, "{error}");
+        assert!(error.message().contains("login"), "{error}");
+        assert_eq!(start.elapsed(), config.connect_timeout);
     }
 
     #[test]
