@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use syncguard::redis::{RedisBackend, RedisConfig, RedisTls};
 use syncguard::{Error, ErrorKind};
 
+use crate::fake::{sentinel, silent};
 use crate::support::attempts::Attempts as _;
 use crate::support::certificates::Certificates;
 use crate::support::locks::{eventually, key};
@@ -102,9 +103,9 @@ async fn one_sentinel_that_knows_is_enough() {
 
 async fn silent_sentinels_and_former_primaries_cost_no_time() {
     let primary = RedisServer::start();
-    let (knows, _told) = crate::fake::sentinel(primary.port()).await;
-    let silent = crate::fake::silent().await;
-    let (cut_off, _told) = crate::fake::sentinel(silent).await;
+    let knows = sentinel((primary.port(), None), false).await.port;
+    let silent = silent().await;
+    let cut_off = sentinel((silent, None), false).await.port;
     let start = Instant::now();
     for nodes in [[silent, knows], [cut_off, knows]] {
         let nodes = nodes.map(|port| format!("127.0.0.1:{port}")).join(",");
@@ -148,8 +149,8 @@ async fn credentials_go_where_they_belong() {
 async fn a_replica_that_a_sentinel_takes_for_the_primary_is_not_used() {
     let primary = RedisServer::start();
     let replica = RedisServer::start_with(&[&format!("replicaof 127.0.0.1 {}", primary.port())]);
-    let (sentinel, _told) = crate::fake::sentinel(replica.port()).await;
-    let url = format!("redis+sentinel://127.0.0.1:{sentinel}/main");
+    let sentinel = sentinel((replica.port(), None), false).await;
+    let url = sentinel.url();
     // To read, a replica would do.
     let error = try_at(&url).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::ServiceUnavailable, "{error:?}");

@@ -8,6 +8,8 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 
+use crate::support::locks::eventually;
+
 /// Listens on a free port and runs `serve` on each connection, until the test ends.
 pub(crate) async fn listen<F>(serve: impl Fn(TcpStream) -> F + Send + 'static) -> u16
 where
@@ -33,65 +35,42 @@ pub(crate) async fn silent() -> u16 {
     .await
 }
 
-/// A Sentinel that names the primary whose port the other half tells, and may be asked for nothing else.
-pub(crate) async fn sentinel(primary: u16) -> (u16, watch::Sender<u16>) {
-    sentinel_that_says(primary, "-NOPERM this user has no permissions\r\n").await
-}
-
-/// The same, which says that it will tell of changes, and tells of none.
-pub(crate) async fn mute_sentinel(primary: u16) -> (u16, watch::Sender<u16>) {
-    sentinel_that_says(primary, "*0\r\n").await
-}
-
-/// A Sentinel that tells no epochs, and names another primary from the second question on.
-pub(crate) async fn fickle_sentinel(first: u16, then: u16) -> u16 {
-    let (port, primary) = mute_sentinel(first).await;
-    let asked = Arc::new(AtomicUsize::new(0));
-    listen(move |client| {
-        let (primary, asked) = (primary.clone(), Arc::clone(&asked));
-        async move {
-            // Each asks once on a connection of its own.
-            if asked.fetch_add(1, SeqCst) == 1 {
-                primary.send_replace(then);
-            }
-            let (mut client, mut server) = (
-                client,
-                TcpStream::connect(("127.0.0.1", port)).await.unwrap(),
-            );
-            let _ = tokio::io::copy_bidirectional(&mut client, &mut server).await;
-        }
-    })
-    .await
-}
-
-async fn sentinel_that_says(primary: u16, else_: &'static str) -> (u16, watch::Sender<u16>) {
-    let (told, primary) = watch::channel(primary);
-    let port = listen(move |stream| {
-        let primary = primary.clone();
-        async move {
-            let mut stream = BufReader::new(stream);
-            while let Some(words) = read_request(&mut stream).await {
-                let answer = match words.get(1).map(String::as_str) {
-                    Some("get-master-addr-by-name") => {
-                        let port = primary.borrow().to_string();
-                        format!("*2\r\n$9\r\n127.0.0.1\r\n${}\r\n{port}\r\n", port.len())
-                    }
-                    _ => else_.to_owned(),
-                };
-                // The asker may have gone.
-                let _ = stream.write_all(answer.as_bytes()).await;
-            }
-        }
-    })
-    .await;
-    (port, told)
-}
-
 /// What a Sentinel says of the primary: its port, and its epoch if that may be asked for.
 pub(crate) type Said = (u16, Option<u64>);
 
-/// A Sentinel that says what `said` gives for each question, of which the first has the number 0. If it `tells`, it takes subscribers,
-/// and tells them of nothing.
+/// A Sentinel that says what it is told to.
+pub(crate) struct FakeSentinel {
+    pub(crate) port: u16,
+    pub(crate) told: watch::Sender<Said>,
+    /// How often it was asked.
+    pub(crate) asked: Arc<AtomicUsize>,
+}
+
+impl FakeSentinel {
+    pub(crate) fn url(&self) -> String {
+        format!("redis+sentinel://127.0.0.1:{}/main", self.port)
+    }
+
+    /// Waits until it is asked the second time: after the search for the primary, by whoever listens to it from then on.
+    pub(crate) async fn is_listened_to(&self) {
+        eventually("it is listened to", async || self.asked.load(SeqCst) > 1).await;
+    }
+}
+
+/// If it `tells`, it takes subscribers, and tells them of nothing.
+pub(crate) async fn sentinel(said: Said, tells: bool) -> FakeSentinel {
+    let (told, says) = watch::channel(said);
+    let asked = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&asked);
+    let said = move |_| {
+        count.fetch_add(1, SeqCst);
+        *says.borrow()
+    };
+    let port = sentinel_that_names(said, tells).await;
+    FakeSentinel { port, told, asked }
+}
+
+/// The same, which says what `said` gives for each question, of which the first has the number 0. Gives its port.
 pub(crate) async fn sentinel_that_names(
     said: impl Fn(usize) -> Said + Clone + Send + Sync + 'static,
     tells: bool,

@@ -4,10 +4,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use syncguard::redis::{RedisConfig, RedisLocks};
+use syncguard::redis::{RedisBackend, RedisConfig, RedisLocks};
 use syncguard::{AutoExtend, Backend, ErrorKind, LockOptions, lock};
-use tokio::sync::watch;
 
+use crate::fake::{FakeSentinel, sentinel, sentinel_that_names};
 use crate::load::{TIMEOUT, acquire, backend, backend_at, pair, until_it_works};
 use crate::support::clients;
 use crate::support::locks::{eventually, key, ttl};
@@ -65,20 +65,29 @@ async fn a_server_that_is_demoted_and_promoted_serves_again() {
     .await;
 }
 
+/// A backend whose calls have time, also on a machine that is busy with other things.
+fn patient(sentinel: &FakeSentinel) -> Arc<dyn Backend> {
+    let config = RedisConfig::from_url(&sentinel.url()).unwrap();
+    Arc::new(RedisBackend::new(config).unwrap())
+}
+
 async fn the_primary_that_a_sentinel_names_next_is_used_though_the_demoted_one_still_answers() {
     on_each_version(async |version| {
         let first = RedisServer::start_version(version, &[]);
         let second = RedisServer::start_version(version, &[]);
-        let (sentinel, primary) = crate::fake::sentinel(first.port()).await;
-        let url = format!("redis+sentinel://127.0.0.1:{sentinel}/main");
-        let backend = backend(RedisConfig::from_url(&url).unwrap());
+        // It tells of nothing by itself: what the demoted one answers leads to the other.
+        let sentinel = sentinel((first.port(), None), true).await;
+        let backend = patient(&sentinel);
         pair(&backend, "k").await.unwrap();
-        primary.send_replace(second.port());
+        sentinel.is_listened_to().await;
+        sentinel.told.send_replace((second.port(), None));
+        // Not of the second: it would take the replica's connection for one of the library.
         first
             .connect()
-            .call(&["REPLICAOF", "127.0.0.1", &second.port().to_string()]);
+            .call(&["REPLICAOF", "127.0.0.1", &free_port().to_string()]);
         let error = acquire(&backend, "k").await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::ServiceUnavailable, "{error:?}");
+        until_it_works(&backend).await;
         pair(&backend, "k").await.unwrap();
         connection_of_library(&second);
     })
@@ -86,19 +95,18 @@ async fn the_primary_that_a_sentinel_names_next_is_used_though_the_demoted_one_s
 }
 
 /// A backend by a Sentinel that may only be asked, and two servers of which it names the first until it is told otherwise.
-async fn two_primaries() -> ([RedisServer; 2], Arc<dyn Backend>, watch::Sender<u16>) {
+async fn two_primaries() -> ([RedisServer; 2], Arc<dyn Backend>, FakeSentinel) {
     let servers = [RedisServer::start(), RedisServer::start()];
-    let (sentinel, primary) = crate::fake::sentinel(servers[0].port()).await;
-    let url = format!("redis+sentinel://127.0.0.1:{sentinel}/main");
-    let backend = backend(RedisConfig::from_url(&url).unwrap());
+    let sentinel = sentinel((servers[0].port(), None), false).await;
+    let backend = patient(&sentinel);
     pair(&backend, "k").await.unwrap();
-    (servers, backend, primary)
+    (servers, backend, sentinel)
 }
 
 async fn a_primary_that_a_sentinel_names_no_more_is_left_though_it_goes_on() {
-    let (servers, backend, primary) = two_primaries().await;
+    let (servers, backend, sentinel) = two_primaries().await;
     let before = connection_of_library(&servers[0]);
-    primary.send_replace(servers[1].port());
+    sentinel.told.send_replace((servers[1].port(), None));
     let mut raw = servers[0].connect();
     eventually("the connection has ended", async || {
         let clients = raw.call(&["CLIENT", "LIST", "TYPE", "normal"]);
@@ -110,7 +118,7 @@ async fn a_primary_that_a_sentinel_names_no_more_is_left_though_it_goes_on() {
 }
 
 async fn a_holder_whose_lock_the_new_primary_lacks_is_told_at_once() {
-    let (servers, backend, primary) = two_primaries().await;
+    let (servers, backend, sentinel) = two_primaries().await;
     let options = LockOptions {
         // A heartbeat in a hundred seconds.
         ttl: ttl(300_000),
@@ -118,7 +126,7 @@ async fn a_holder_whose_lock_the_new_primary_lacks_is_told_at_once() {
         ..LockOptions::default()
     };
     let guard = lock(&backend, &key("held"), &options).await.unwrap();
-    primary.send_replace(servers[1].port());
+    sentinel.told.send_replace((servers[1].port(), None));
     let lost = tokio::time::timeout(Duration::from_secs(20), guard.lost()).await;
     let lost = lost.expect("long before the next heartbeat");
     assert!(
@@ -158,13 +166,13 @@ async fn what_no_primary_says_leads_to_another_question() {
     for replicas in [0, 1] {
         let servers = [RedisServer::start(), RedisServer::start()];
         // It tells of nothing by itself.
-        let (sentinel, primary) = crate::fake::mute_sentinel(servers[0].port()).await;
-        let url = format!("redis+sentinel://127.0.0.1:{sentinel}/main");
-        let mut config = RedisConfig::from_url(&url).unwrap();
+        let sentinel = sentinel((servers[0].port(), None), true).await;
+        let mut config = RedisConfig::from_url(&sentinel.url()).unwrap();
         config.locks.replicas = replicas;
         let backend = backend(config);
         until_it_works(&backend).await;
-        primary.send_replace(servers[1].port());
+        sentinel.is_listened_to().await;
+        sentinel.told.send_replace((servers[1].port(), None));
         if replicas == 0 {
             let mut raw = servers[0].connect();
             raw.call(&["CONFIG", "SET", "min-replicas-to-write", "1"]);
@@ -184,7 +192,9 @@ async fn what_no_primary_says_leads_to_another_question() {
 /// Between the search for the primary and the first time that the Sentinel is listened to.
 async fn a_sentinel_that_changes_its_mind_at_once_is_believed() {
     let servers = [RedisServer::start(), RedisServer::start()];
-    let sentinel = crate::fake::fickle_sentinel(servers[0].port(), servers[1].port()).await;
+    let ports = [servers[0].port(), servers[1].port()];
+    let said = move |number| (ports[usize::from(number > 0)], None);
+    let sentinel = sentinel_that_names(said, true).await;
     let url = format!("redis+sentinel://127.0.0.1:{sentinel}/main");
     let backend = backend(RedisConfig::from_url(&url).unwrap());
     until_it_works(&backend).await;
