@@ -11,6 +11,8 @@
 
 #[path = "../../../crates/syncguard/tests/support/certificates.rs"]
 pub(crate) mod certificates;
+#[path = "../../../crates/syncguard/tests/support/pgbouncer.rs"]
+pub(crate) mod pgbouncer;
 #[path = "../../../crates/syncguard/tests/support/postgres_server.rs"]
 pub(crate) mod postgres_server;
 #[path = "../../../crates/syncguard/tests/support/process.rs"]

@@ -260,7 +260,7 @@ impl PostgresBackend {
     ) -> Result<T, Error> {
         let (blocked, limit) = (&self.operations.blocked, self.options.operation_timeout);
         blocked
-            .watch_rows(&executor.runner, rows, limit, running)
+            .watch_rows_for(&executor.runner, rows, limit, running)
             .await
     }
 
@@ -334,7 +334,7 @@ impl PostgresBackend {
         };
         let blocked = &self.operations.blocked;
         blocked
-            .watch_extension(&executor.runner, &rows, &limit, extending)
+            .watch_rows(&executor.runner, &rows, &limit, extending)
             .await
     }
 

@@ -74,9 +74,9 @@ impl Blocked {
             .await
     }
 
-    /// The same for what changes rows, and has `time`: shortly before that is over, an error says what it waits for, if a look
-    /// has found that.
-    pub(super) async fn watch_rows<T>(
+    /// As [`watch_rows`](Self::watch_rows), for what has `time`: shortly before that is over, an error says what it waits for, if a
+    /// look has found that.
+    pub(super) async fn watch_rows_for<T>(
         &self,
         runner: &StatementRunner,
         rows: &[Subject<'_>],
@@ -84,7 +84,7 @@ impl Blocked {
         attempt: impl Future<Output = Result<T, Error>>,
     ) -> Result<T, Error> {
         let limit = Limit::after(time - time / 16);
-        let watched = self.watch_extension(runner, rows, &limit, attempt);
+        let watched = self.watch_rows(runner, rows, &limit, attempt);
         let late = async {
             sleep_until(limit.at).await;
             match limit.waits_for.get() {
@@ -101,8 +101,8 @@ impl Blocked {
         }
     }
 
-    /// As [`watch`](Self::watch), for what extends the locks in these rows.
-    pub(super) async fn watch_extension<T>(
+    /// As [`watch`](Self::watch), for what changes these rows.
+    pub(super) async fn watch_rows<T>(
         &self,
         runner: &StatementRunner,
         rows: &[Subject<'_>],

@@ -11,7 +11,8 @@ use tokio::sync::OnceCell;
 
 use crate::fixture::{Fixture, OPERATION_TIMEOUT, Setup, Store};
 use crate::support::attempts::Attempts as _;
-use crate::support::postgres_server::{PgBouncer, PostgresServer};
+use crate::support::pgbouncer::PgBouncer;
+use crate::support::postgres_server::PostgresServer;
 
 /// How the server is reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

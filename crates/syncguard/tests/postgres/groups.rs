@@ -21,7 +21,8 @@ use crate::stage::{
 };
 use crate::support::attempts::Attempts as _;
 use crate::support::locks::{AHEAD, acquire, eventually, key, ttl};
-use crate::support::postgres_server::{PgBouncer, PostgresServer};
+use crate::support::pgbouncer::PgBouncer;
+use crate::support::postgres_server::PostgresServer;
 use crate::support::suite::tests;
 
 tests![

@@ -16,7 +16,8 @@ use crate::stage::{backend, options, server, sessions};
 use crate::support::attempts::Attempts as _;
 use crate::support::link::Link;
 use crate::support::locks::{acquire, eventually};
-use crate::support::postgres_server::{PgBouncer, USER};
+use crate::support::pgbouncer::PgBouncer;
+use crate::support::postgres_server::USER;
 use crate::support::suite::tests;
 use crate::support::waiters::{deaf_for, patient, soon};
 

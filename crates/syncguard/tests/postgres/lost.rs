@@ -14,7 +14,7 @@ use crate::mediator::{Forwarding, Mediator};
 use crate::stage::{backend, count, options, server, until_waiting};
 use crate::support::attempts::Attempts as _;
 use crate::support::locks::{AHEAD, acquire, eventually, key};
-use crate::support::postgres_server::PgBouncer;
+use crate::support::pgbouncer::PgBouncer;
 use crate::support::suite::tests;
 
 tests![

@@ -13,7 +13,8 @@ use crate::scene::named;
 use crate::stage::{options, own_tables, sessions, until_waiting};
 use crate::support::attempts::Attempts as _;
 use crate::support::locks::{eventually, key, ttl};
-use crate::support::postgres_server::{PgBouncer, PostgresServer};
+use crate::support::pgbouncer::PgBouncer;
+use crate::support::postgres_server::PostgresServer;
 use crate::support::suite::tests;
 
 tests![

@@ -11,7 +11,7 @@ use crate::fleet::{Fleet, serializable};
 use crate::stage::{backend, server, until_waiting};
 use crate::support::attempts::Attempts as _;
 use crate::support::locks::{key, ttl};
-use crate::support::postgres_server::PgBouncer;
+use crate::support::pgbouncer::PgBouncer;
 use crate::support::suite::tests;
 
 tests![

@@ -7,7 +7,7 @@ use crate::gate::{Gate, Rule};
 use crate::stage::{enters, options, own_tables, schema_of, server, sessions};
 use crate::support::attempts::Attempts as _;
 use crate::support::locks::acquire;
-use crate::support::postgres_server::PgBouncer;
+use crate::support::pgbouncer::PgBouncer;
 use crate::support::suite::tests;
 
 tests![

@@ -9,7 +9,7 @@ use syncguard::{Error, ErrorKind, Login, LoginSource};
 use crate::stage::{enters, options, own_tables, server};
 use crate::support::attempts::Attempts as _;
 use crate::support::locks::key;
-use crate::support::postgres_server::PgBouncer;
+use crate::support::pgbouncer::PgBouncer;
 use crate::support::suite::tests;
 
 tests![

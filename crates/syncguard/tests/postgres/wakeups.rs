@@ -16,7 +16,7 @@ use crate::scene::Scene;
 use crate::stage::{options, server, until_waiting};
 use crate::support::attempts::Attempts as _;
 use crate::support::locks::{acquire, request, ttl};
-use crate::support::postgres_server::PgBouncer;
+use crate::support::pgbouncer::PgBouncer;
 use crate::support::suite::tests;
 use crate::support::waiters::{patient, soon};
 

@@ -7,7 +7,7 @@ use syncguard::{AcquireRequest, LockId, Lookup, Owner, Ttl};
 use crate::flights::{Flights, Proxy};
 use crate::stage::{options, own_tables, server};
 use crate::support::locks::{acquire, key};
-use crate::support::postgres_server::PgBouncer;
+use crate::support::pgbouncer::PgBouncer;
 use crate::support::suite::tests;
 
 tests![

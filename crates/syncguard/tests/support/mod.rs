@@ -20,6 +20,8 @@ pub(crate) mod inputs;
 pub(crate) mod link;
 pub(crate) mod locks;
 #[cfg(feature = "postgres")]
+pub(crate) mod pgbouncer;
+#[cfg(feature = "postgres")]
 pub(crate) mod postgres_server;
 pub(crate) mod precedence;
 pub(crate) mod process;

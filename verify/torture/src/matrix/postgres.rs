@@ -15,7 +15,8 @@ use super::{network, processes};
 use crate::clock::Clock;
 use crate::disk::Disk;
 use crate::record::now;
-use crate::servers::postgres_server::{PgBouncer, PostgresServer};
+use crate::servers::pgbouncer::PgBouncer;
+use crate::servers::postgres_server::PostgresServer;
 use crate::workers::Workers;
 
 const NAME: &str = "postgres";

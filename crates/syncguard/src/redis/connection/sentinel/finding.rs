@@ -22,8 +22,6 @@ pub(super) struct PrimarySearch<S> {
     silent: usize,
     /// The latest epoch that was known before.
     known: Option<u64>,
-    /// What most name counts though the server of a later epoch cannot be reached.
-    overrules: bool,
     /// Each address once.
     candidates: Vec<Candidate>,
     found: Vec<(Address, S)>,
@@ -42,6 +40,15 @@ struct Candidate {
     is_dead: bool,
 }
 
+/// What Sentinels do not agree on.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Dispute {
+    /// What some name, of the latest epoch. Its server cannot be reached.
+    pub(super) latest: Named,
+    /// What most name, and was found.
+    most: Named,
+}
+
 impl<S> PrimarySearch<S> {
     pub(super) fn new(sentinels: usize, known: Option<&Named>) -> Self {
         Self {
@@ -49,7 +56,6 @@ impl<S> PrimarySearch<S> {
             said: 0,
             silent: sentinels,
             known: known.map(|known| known.epoch),
-            overrules: false,
             candidates: Vec::new(),
             found: Vec::new(),
             since: None,
@@ -144,14 +150,19 @@ impl<S> PrimarySearch<S> {
             latest.max(self.known.unwrap_or_default())
         };
         let is_late = self.decides_at().is_some_and(|at| at <= Instant::now());
-        let living = || self.candidates.iter().filter(|each| !each.is_dead);
-        let best = living()
+        let candidates = self.candidates.iter();
+        let best = candidates
+            .filter(|each| !each.is_dead)
             .filter(|each| each.named.epoch >= least)
             // Few name what is still being tried: a server that is silent holds nobody up.
             .filter(|each| !is_late || self.has_most(each) || self.is_found(each))
-            .max_by(|a, b| a.rank().cmp(&b.rank()))
-            .or_else(|| living().find(|each| self.overrules && self.has_most(each)))?;
+            .max_by(|a, b| a.rank().cmp(&b.rank()))?;
         let named = best.named.clone();
+        self.take(named)
+    }
+
+    /// What was found where that is.
+    fn take(&mut self, named: Named) -> Option<(Named, S)> {
         let mut found = self.found.iter();
         let place = found.position(|(address, _)| *address == named.address)?;
         let (_, primary) = self.found.swap_remove(place);
@@ -160,20 +171,20 @@ impl<S> PrimarySearch<S> {
 
     /// What keeps from a primary that was found and that most Sentinels name: the word of others that another server, which cannot be
     /// reached, is the primary of a later epoch.
-    pub(super) fn dispute(&self) -> Option<&Named> {
-        let is_found =
-            |each: &&Candidate| self.found.iter().any(|(at, _)| *at == each.named.address);
+    pub(super) fn dispute(&self) -> Option<Dispute> {
         let mut candidates = self.candidates.iter();
-        let named = candidates.find(|each| self.has_most(each) && is_found(each))?;
+        let most = candidates.find(|each| self.has_most(each) && self.is_found(each))?;
         let latest = self.candidates.iter().max_by_key(|each| each.named.epoch)?;
-        let is_later = latest.is_dead && latest.named.epoch > named.named.epoch;
-        is_later.then_some(&latest.named)
+        let is_later = latest.is_dead && latest.named.epoch > most.named.epoch;
+        is_later.then(|| Dispute {
+            latest: latest.named.clone(),
+            most: most.named.clone(),
+        })
     }
 
     /// The primary that most Sentinels name, though the server of a later epoch cannot be reached.
-    pub(super) fn overrule(&mut self) -> Option<(Named, S)> {
-        self.overrules = true;
-        self.decided()
+    pub(super) fn overrule(&mut self, dispute: Dispute) -> Option<(Named, S)> {
+        self.take(dispute.most)
     }
 
     /// Why there is none.
@@ -346,8 +357,9 @@ mod tests {
             finding
         };
         let mut finding = searched(true, true);
-        assert_eq!(finding.dispute(), Some(&named(2, 6)));
-        let (found, reached) = finding.overrule().unwrap();
+        let dispute = finding.dispute().unwrap();
+        assert_eq!(dispute.latest, named(2, 6));
+        let (found, reached) = finding.overrule(dispute).unwrap();
         assert_eq!((found, reached), (named(1, 5), 1));
         assert_eq!(searched(true, false).dispute(), None);
         assert_eq!(searched(false, true).dispute(), None);

@@ -115,8 +115,10 @@ impl Sentinels {
 
     /// What most Sentinels name, if all are asked and others have named a server for long that cannot be reached.
     fn overruled(&self, finding: &mut PrimarySearch<Limited>) -> Option<(Named, Limited)> {
-        match self.0.overrules(finding.dispute()?) {
-            true => finding.overrule(),
+        let dispute = finding.dispute()?;
+        self.0.note_dispute(&dispute.latest);
+        match self.0.is_overruled(&dispute.latest) {
+            true => finding.overrule(dispute),
             false => None,
         }
     }

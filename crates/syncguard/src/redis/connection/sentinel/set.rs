@@ -135,20 +135,21 @@ impl SentinelSet {
         is_primary
     }
 
-    /// Whether what most Sentinels name counts, though `latest` is of a later epoch: its server cannot be reached, and they have not
-    /// agreed for long.
-    pub(super) fn overrules(&self, latest: &Named) -> bool {
+    /// Notes that some Sentinels name `latest`, whose server cannot be reached, and most another one.
+    pub(super) fn note_dispute(&self, latest: &Named) {
         let mut dispute = lock(&self.dispute);
         let is_known = dispute.as_ref().is_some_and(|(named, _)| named == latest);
         if !is_known {
             *dispute = Some((latest.clone(), Instant::now()));
         }
-        has_lasted(&dispute)
     }
 
-    fn is_overruled(&self, now: &Named) -> bool {
+    /// Whether what most Sentinels name counts, though `latest` is of a later epoch: its server cannot be reached, and they have not
+    /// agreed for long.
+    pub(super) fn is_overruled(&self, latest: &Named) -> bool {
         let dispute = lock(&self.dispute);
-        dispute.as_ref().is_some_and(|(named, _)| named == now) && has_lasted(&dispute)
+        let mut dispute = dispute.iter();
+        dispute.any(|(named, since)| named == latest && since.elapsed() >= AGREEMENT)
     }
 
     /// From now on, that is the primary, and connections to another one end: if it is to count beside what is known.
@@ -168,12 +169,6 @@ impl SentinelSet {
             self.switches.tell();
         }
     }
-}
-
-fn has_lasted(dispute: &Option<(Named, Instant)>) -> bool {
-    dispute
-        .as_ref()
-        .is_some_and(|(_, since)| since.elapsed() >= AGREEMENT)
 }
 
 #[cfg(test)]

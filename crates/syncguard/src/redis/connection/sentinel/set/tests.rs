@@ -128,13 +128,17 @@ async fn what_was_overruled_is_no_news() {
     sentinels.settle(&living);
     sentinels.tell(3, 2, 6);
     assert_eq!(sentinels.known(), Some(dead.clone()));
-    assert!(!sentinels.overrules(&dead), "a failover may be under way");
+    let is_overruled = |latest: &Named| {
+        sentinels.note_dispute(latest);
+        sentinels.is_overruled(latest)
+    };
+    assert!(!is_overruled(&dead), "a failover may be under way");
     tokio::time::advance(AGREEMENT).await;
     // Another one is another dispute.
-    assert!(!sentinels.overrules(&named(2, 7)));
-    assert!(!sentinels.overrules(&dead));
+    assert!(!is_overruled(&named(2, 7)));
+    assert!(!is_overruled(&dead));
     tokio::time::advance(AGREEMENT).await;
-    assert!(sentinels.overrules(&dead));
+    assert!(is_overruled(&dead));
     assert!(sentinels.found(&living, Some(&dead)));
     sentinels.tell(3, 2, 6);
     assert_eq!(sentinels.known(), Some(living));
