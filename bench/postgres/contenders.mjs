@@ -41,7 +41,10 @@ export const open = {
   },
 };
 
-/** What wakes those who wait, as the core's listen.rs has it. */
+/** What the statements say by name, as the core's held.rs has it. */
+const NOW = "floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint";
+
+/** What wakes those who wait, as the core's notify.rs has it. */
 const HASH = "hashtextextended(lock.key, '{locks}'::regclass::oid::bigint)";
 const TELL = `CASE WHEN NOT pg_try_advisory_xact_lock(1937337955, (${HASH} & 63)::integer) THEN pg_notify('syncguard_' || to_hex(${HASH}), '')::text END`;
 
@@ -56,6 +59,9 @@ export function pgbenchScript(tables, isDurable) {
   const statement = (name, params) => {
     let text = readFileSync(fileURLToPath(new URL(`${name}.sql`, sql)), "utf8")
       .replace("{tell}", TELL)
+      .replaceAll("{is_live}", "expires_at_ms > {live_after_ms}")
+      .replaceAll("{live_after_ms}", "({now_ms} - 1000)")
+      .replaceAll("{now_ms}", NOW)
       .replaceAll("{locks}", tableName)
       .replaceAll("{fences}", fenceTableName)
       // What else has a place in it is of options that these pairs do not use.
@@ -70,8 +76,8 @@ export function pgbenchScript(tables, isDurable) {
     "(10000000000 + :client_id::bigint)::text || (10000000000 + :serial::bigint)::text";
   return [
     "\\set serial random(1, 9000000000)",
-    statement("acquire", [key, `('fence:' || ${key})`, key, `(${lockId})`, "30000", "1000"]),
-    statement("release", [`(${lockId})`, "1000", isDurable ? "'on'" : "'off'"]),
+    statement("acquire", [key, `('fence:' || ${key})`, key, `(${lockId})`, "30000"]),
+    statement("release", [`(${lockId})`, isDurable ? "'on'" : "'off'"]),
     "",
   ].join("\n");
 }

@@ -2,31 +2,29 @@
 
 import { mutation, tested } from "./mutation.mjs";
 
-const PG_CLOCK = "floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint";
-const PG_TIME = `least(${PG_CLOCK}, 90000000000000)`;
-const PG_LIVE = `WHEN expires_at_ms > ${PG_CLOCK} - $6::bigint`;
+const PG_TIME = "least({now_ms}, 90000000000000)";
 
 export const postgres = [
   mutation("postgres-tolerance", "postgres", "A lock counts as free as soon as its TTL is over.", [
-    ["postgres/operations/acquire.sql", PG_LIVE, `WHEN expires_at_ms > ${PG_CLOCK}`],
+    ["postgres/operations/acquire.sql", "WHEN {is_live}", "WHEN expires_at_ms > {now_ms}"],
     [
       "postgres/operations/acquire_all.sql",
-      `SELECT ${PG_CLOCK} - $4::bigint AS live_after_ms`,
-      `SELECT ${PG_CLOCK} AS live_after_ms`,
+      "SELECT {live_after_ms} AS live_after_ms",
+      "SELECT {now_ms} AS live_after_ms",
     ],
     [
       "postgres/operations/acquire_all.sql",
-      "(last_end_ms <= now_ms - $4::bigint)",
+      "(last_end_ms <= now_ms - {tolerance_ms})",
       "(last_end_ms <= now_ms)",
     ],
     [
       "postgres/operations/acquire_all.sql",
-      "held.expires_at_ms <= excluded.acquired_at_ms - $4::bigint",
+      "held.expires_at_ms <= excluded.acquired_at_ms - {tolerance_ms}",
       "held.expires_at_ms <= excluded.acquired_at_ms",
     ],
   ]),
   mutation("postgres-expiry", "postgres", "An acquisition ignores the expiry of the row.", [
-    ["postgres/operations/acquire.sql", PG_LIVE, "WHEN $6::bigint IS NOT NULL"],
+    ["postgres/operations/acquire.sql", "WHEN {is_live}", "WHEN expires_at_ms IS NOT NULL"],
   ]),
   mutation("postgres-advisory", "postgres-mixed", "An acquisition forgets the advisory lock.", [
     ["postgres/operations/acquire.sql", "pg_advisory_xact_lock(hashtext($1))::text", "''"],
@@ -40,10 +38,11 @@ export const postgres = [
         "postgres/operations/acquire.rs",
         `let sql = include_str!("acquire.sql");`,
         `let sql = include_str!("acquire.sql");
-        let time = "(timestamptz 'epoch' + $7::bigint * interval '1 ms')";
+        let sql = &crate::postgres::held::write_into(sql);
+        let time = "(timestamptz 'epoch' + $6::bigint * interval '1 ms')";
         let sql = &sql.replace("clock_timestamp()", time);`,
       ],
-      ["postgres/operations/acquire.rs", "6, tables, columns", "7, tables, columns"],
+      ["postgres/operations/acquire.rs", "5, tables, columns", "6, tables, columns"],
       [
         "postgres/operations/acquire.rs",
         "return self.always.bind(params, labels);",
@@ -109,8 +108,8 @@ DELETE FROM {locks} AS lock WHERE lock_id = $1`,
     [
       [
         "postgres/operations/extend.sql",
-        "expires_at_ms > now_ms - $4::bigint AS is_live",
-        "expires_at_ms > now_ms - $4::bigint * 1000 AS is_live",
+        "expires_at_ms > now_ms - {tolerance_ms} AS is_live",
+        "expires_at_ms > now_ms - {tolerance_ms} * 1000 AS is_live",
       ],
     ],
   ),
@@ -156,11 +155,7 @@ DELETE FROM {locks} AS lock WHERE lock_id = $1`,
     "postgres",
     "a_stale_holder_stores_nothing_in_a_transaction",
     mutation("postgres-done-expired", "postgres", "What is done is stored after the lock's time.", [
-      [
-        "postgres/operations/guard_done.sql",
-        "WHERE expires_at_ms >",
-        "WHERE expires_at_ms IS NOT NULL OR 0 >",
-      ],
+      ["postgres/operations/guard_done.sql", "WHERE {is_live}", "WHERE expires_at_ms IS NOT NULL"],
     ]),
   ),
   tested(

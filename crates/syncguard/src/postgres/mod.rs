@@ -53,6 +53,7 @@ mod connection;
 mod error;
 mod fault;
 mod group;
+mod held;
 mod names;
 pub mod operations;
 mod options;

@@ -10,6 +10,7 @@ use std::sync::{Arc, LazyLock, Mutex, Weak};
 use async_trait::async_trait;
 
 use super::error::Failure;
+use super::held;
 use super::tables::Tables;
 use super::wakeups::notify;
 use crate::asking::sending::Sending;
@@ -28,10 +29,10 @@ pub struct Statement {
 }
 
 impl Statement {
-    /// Writes the tables' names, which [`Tables`] has checked, into `template`. `columns` are the names of
+    /// Writes the tables' names, which [`Tables`] has checked, and what counts as held into `template`. `columns` are the names of
     /// the columns of its row, in order; all of them are text.
     pub(super) fn new(template: &str, tables: &Tables, columns: &'static [&'static str]) -> Self {
-        let sql: Arc<str> = tables.write_into(template).into();
+        let sql: Arc<str> = held::write_into(&tables.write_into(template)).into();
         Self {
             slot: slot_of(&sql),
             sql,

@@ -21,6 +21,7 @@ mod flights;
 mod gate;
 mod groups;
 mod guards;
+mod held;
 mod labels;
 mod limits;
 mod listening;
@@ -62,6 +63,7 @@ fn main() -> ExitCode {
         ("fences", fences::TESTS),
         ("groups", groups::TESTS),
         ("guards", guards::TESTS),
+        ("held", held::TESTS),
         ("labels", labels::TESTS),
         ("limits", limits::TESTS),
         ("listening", listening::TESTS),

@@ -22,7 +22,6 @@ use crate::values::due::Due;
 use crate::values::fence::Fence;
 use crate::values::labels::Labels;
 use crate::values::lock_id::LockId;
-use crate::values::time::TIME_TOLERANCE_MS;
 use crate::values::ttl::Ttl;
 
 /// Acquires a lock.
@@ -39,8 +38,8 @@ impl Acquire {
         let columns = &["outcome", "fence", "expires_at_ms", "free_in_ms", "lock"];
         let sql = include_str!("acquire.sql");
         Self {
-            always: Labelled::new([&of_due(sql, None), "{}"], 6, tables, columns),
-            due: Labelled::new([&of_due(sql, Some("$7")), "{}"], 7, tables, columns),
+            always: Labelled::new([&of_due(sql, None), "{}"], 5, tables, columns),
+            due: Labelled::new([&of_due(sql, Some("$6")), "{}"], 6, tables, columns),
         }
     }
 
@@ -63,7 +62,6 @@ impl Acquire {
             Param::Text(claim.key.as_str()),
             Param::Text(claim.lock_id.as_str()),
             Param::BigInt(ttl.as_millis()),
-            Param::BigInt(TIME_TOLERANCE_MS),
         ];
         let Some(due) = due else {
             return self.always.bind(params, labels);
@@ -236,8 +234,7 @@ impl Grouped for Acquisitions {
     }
 
     fn plan<'a>(&'a self, text: &'a String) -> Plan<'a> {
-        let params = vec![Param::Text(text), Param::BigInt(TIME_TOLERANCE_MS)];
-        self.statement.bind(params)
+        self.statement.bind(vec![Param::Text(text)])
     }
 
     fn replies(row: Option<&Row>) -> Result<HashMap<&str, AcquireOutcome>, Error> {

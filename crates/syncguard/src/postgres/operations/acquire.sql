@@ -1,4 +1,4 @@
--- $1 storage key   $2 fence key   $3 user key   $4 lock id   $5 ttl ms   $6 tolerance ms{due_param}{label_params}
+-- $1 storage key   $2 fence key   $3 user key   $4 lock id   $5 ttl ms{due_param}{label_params}
 --
 -- The snapshot of a statement is taken before its first wait, so after the wait for the advisory lock
 -- no plain SELECT can be trusted. Therefore the two INSERT ... ON CONFLICT decide: they work on the last
@@ -30,9 +30,9 @@ call AS MATERIALIZED (
         -- Behind its end, another's lock as a whole: as JSON, because older tables lack columns of labels.
         SELECT
           CASE
-            WHEN expires_at_ms > floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint - $6::bigint
-            THEN CASE WHEN lock_id = $4 THEN fence ELSE '' END || ' ' || expires_at_ms
-              || CASE WHEN lock_id = $4 THEN '' ELSE ' ' || to_jsonb(lock)::text END
+            WHEN {is_live} THEN
+              CASE WHEN lock_id = $4 THEN fence ELSE '' END || ' ' || expires_at_ms
+                || CASE WHEN lock_id = $4 THEN '' ELSE ' ' || to_jsonb(lock)::text END
             ELSE 'over'
           END
         FROM {locks} AS lock WHERE key = $1
@@ -45,16 +45,12 @@ call AS MATERIALIZED (
 -- then the key was held after this call began, and no number is used.
 counted AS (
   INSERT INTO {fences} AS last (fence_key, fence, key_debug)
-  SELECT
-    $2,
-    greatest(fence + 1, least(floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint, 90000000000000)),
-    $3
-  FROM call WHERE has_turn
+  SELECT $2, greatest(fence + 1, least({now_ms}, 90000000000000)), $3 FROM call WHERE has_turn
   ON CONFLICT (fence_key) DO UPDATE SET fence = excluded.fence
     WHERE last.fence = (SELECT fence FROM call){still_due}
   RETURNING
     lpad(fence::text, 15, '0') AS fence,
-    floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint AS now_ms
+    {now_ms} AS now_ms
 ),
 granted AS (
   INSERT INTO {locks} (key, lock_id, expires_at_ms, acquired_at_ms, fence, user_key{label_columns})
@@ -74,10 +70,7 @@ SELECT
   coalesce(granted.fence, nullif(split_part(held, ' ', 1), ''), {done_detail}call.fence::text) AS fence,
   coalesce(granted.expires_at_ms::text, split_part(held, ' ', 2)) AS expires_at_ms,
   CASE WHEN held LIKE ' %' THEN
-    (
-      split_part(held, ' ', 2)::bigint + $6::bigint
-      - floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint
-    )::text
+    (split_part(held, ' ', 2)::bigint - {live_after_ms})::text
   END AS free_in_ms,
   substring(held FROM '^ [0-9]+ (.*)$') AS lock
 FROM call LEFT JOIN granted ON true

@@ -14,7 +14,6 @@ use crate::values::batch::Batch;
 use crate::values::claim::Claim;
 use crate::values::fence::Fence;
 use crate::values::lock_id::LockId;
-use crate::values::time::TIME_TOLERANCE_MS;
 use crate::values::ttl::Ttl;
 
 /// Acquires all locks of an acquisition.
@@ -28,7 +27,7 @@ impl AcquireAll {
     pub fn new(tables: &Tables) -> Self {
         let sql = include_str!("acquire_all.sql");
         Self {
-            statements: Labelled::new([sql, "id || {}"], 4, tables, &["outcome", "detail"]),
+            statements: Labelled::new([sql, "id || {}"], 3, tables, &["outcome", "detail"]),
         }
     }
 
@@ -43,7 +42,6 @@ impl AcquireAll {
             Param::Text(&claimed.keys),
             Param::Text(&claimed.lock_ids),
             Param::BigInt(ttl.as_millis()),
-            Param::BigInt(TIME_TOLERANCE_MS),
         ];
         self.statements.bind(params, labels)
     }

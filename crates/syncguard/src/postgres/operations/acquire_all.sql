@@ -1,7 +1,7 @@
 -- $1 what is claimed, as a JSON array of objects, one for each key, with claim (the number of its first claim), take
 -- (how many claims), and the names lock, fence and key; for slots also slots (how many there are), first (at which to
 -- begin, from 0 on) and names that lack the number of the slot at their end   $2 lock ids of the claims, with commas
--- between   $3 ttl ms   $4 tolerance ms{label_params}
+-- between   $3 ttl ms{label_params}
 -- Of labels it has what follows the lock id.
 --
 -- All or nothing. The reasons for the steps are those of acquire.sql. What differs: nothing is written before every lock
@@ -11,7 +11,7 @@ WITH
 -- What ends later is live. Read once, because there may be a thousand slots to look at. (With IS TRUE, no index on the
 -- ends serves to find all live locks.)
 start AS MATERIALIZED (
-  SELECT floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint - $4::bigint AS live_after_ms
+  SELECT {live_after_ms} AS live_after_ms
 ),
 -- The places where the locks may be: of a plain key one, of slots their numbers. Those that nobody holds, as many as are
 -- asked for. (A limit that is not a constant makes the planner expect few rows.)
@@ -93,7 +93,7 @@ ready AS MATERIALIZED (
   SELECT now_ms FROM (
     SELECT
       max(expires_at_ms) AS last_end_ms,
-      floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint AS now_ms,
+      {now_ms} AS now_ms,
       CASE current_setting('synchronous_commit')
         WHEN 'off' THEN set_config('synchronous_commit', 'on', true)
       END AS durable
@@ -103,7 +103,7 @@ ready AS MATERIALIZED (
   WHERE (SELECT number FROM turns) > 0
     AND (SELECT is_so FROM same)
     AND (SELECT claim FROM guarded) IS NULL
-    AND (last_end_ms <= now_ms - $4::bigint) IS NOT FALSE
+    AND (last_end_ms <= now_ms - {tolerance_ms}) IS NOT FALSE
 ),
 -- Counters that are not in the snapshot. If one is there by now, the others have been counted for nothing: acquire.sql
 -- knows.
@@ -135,7 +135,7 @@ granted AS (
     acquired_at_ms = excluded.acquired_at_ms,
     fence = excluded.fence,
     user_key = excluded.user_key{label_updates}
-    WHERE held.expires_at_ms <= excluded.acquired_at_ms - $4::bigint
+    WHERE held.expires_at_ms <= excluded.acquired_at_ms - {tolerance_ms}
   RETURNING key, lock_id, fence, expires_at_ms
 )
 SELECT
@@ -157,13 +157,13 @@ SELECT
     -- labels.
     WHEN found > 0 THEN (
       SELECT (array_position(string_to_array($2, ','), lock_id) - 1) || ' '
-        || expires_at_ms + $4::bigint - floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint
+        || expires_at_ms - {live_after_ms}
       FROM mine ORDER BY array_position(string_to_array($2, ','), lock_id) LIMIT 1
     )
     WHEN (SELECT number FROM turns) = 0 THEN coalesce(
       (
         SELECT concat((claim + cardinality(free)), ' ', (
-          SELECT expires_at_ms + $4::bigint - floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint
+          SELECT expires_at_ms - {live_after_ms}
             || ' ' || to_jsonb(soonest)::text
           FROM (
             SELECT held.*

@@ -1,4 +1,4 @@
--- $1 what is asked for, as a JSON array of objects with lock, fence, key, id and ttl   $2 tolerance ms
+-- $1 what is asked for, as a JSON array of objects with lock, fence, key, id and ttl
 --
 -- For keys that nobody holds and that nobody else is acquiring, so it waits for nothing. The steps and
 -- their reasons are those of acquire.sql. An item that is neither granted nor found to be held by
@@ -31,17 +31,13 @@ call AS MATERIALIZED (
 ),
 counted AS (
   INSERT INTO {fences} AS last (fence_key, fence, key_debug)
-  SELECT
-    fence,
-    greatest(count + 1, least(floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint, 90000000000000)),
-    key
-  FROM call WHERE has_turn
+  SELECT fence, greatest(count + 1, least({now_ms}, 90000000000000)), key FROM call WHERE has_turn
   ON CONFLICT (fence_key) DO UPDATE SET fence = excluded.fence
     WHERE last.fence = (SELECT count FROM call WHERE call.fence = last.fence_key)
   RETURNING
     fence_key,
     lpad(fence::text, 15, '0') AS fence,
-    floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint AS now_ms
+    {now_ms} AS now_ms
 ),
 granted AS (
   INSERT INTO {locks} (key, lock_id, expires_at_ms, acquired_at_ms, fence, user_key)
@@ -63,10 +59,7 @@ SELECT string_agg(outcome, ',') AS outcomes FROM (
     ''
   )
   FROM (
-    SELECT
-      id,
-      lock,
-      expires_at_ms + $2::bigint - floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint AS free_in_ms
+    SELECT id, lock, expires_at_ms - {live_after_ms} AS free_in_ms
     FROM call
     OFFSET 0
   ) held

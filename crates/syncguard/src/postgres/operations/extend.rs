@@ -10,7 +10,6 @@ use crate::postgres::tables::Tables;
 use crate::text::error::Error;
 use crate::values::batch::Batch;
 use crate::values::lock_id::LockId;
-use crate::values::time::TIME_TOLERANCE_MS;
 use crate::values::ttl::Ttl;
 
 /// Extends an owner's locks.
@@ -34,7 +33,6 @@ impl Extend {
             Param::Text(&sets.lock_ids),
             Param::Text(&sets.numbers),
             Param::Text(&sets.ttls),
-            Param::BigInt(TIME_TOLERANCE_MS),
         ])
     }
 }

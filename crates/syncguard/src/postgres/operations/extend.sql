@@ -1,5 +1,4 @@
 -- $1 lock ids with commas between; of each, in the same way:   $2 the number of the set that it belongs to   $3 ttl ms
--- $4 tolerance ms
 --
 -- Extends each set, all of its locks or none. The rows are locked first, in one order, and only then is the clock read: an
 -- UPDATE alone would use the time from before its wait for another's row lock. If a crash lost the extension, somebody
@@ -26,11 +25,9 @@ judged AS MATERIALIZED (
       key,
       part,
       now_ms + ttl AS extended_until,
-      expires_at_ms > now_ms - $4::bigint AS is_live
+      expires_at_ms > now_ms - {tolerance_ms} AS is_live
     FROM asked LEFT JOIN held ON lock_id = id,
-      (
-        SELECT count(*), floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint AS now_ms FROM held
-      ) clock
+      (SELECT count(*), {now_ms} AS now_ms FROM held) clock
   ) timed
 ),
 extended AS (

@@ -6,7 +6,7 @@ WITH there AS (
 SELECT
   current_setting('server_version') AS version,
   current_setting('server_version_num') AS "versionNumber",
-  floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint::text AS "serverTimeMs",
+  {now_ms}::text AS "serverTimeMs",
   pg_is_in_recovery()::text AS "isStandby",
   current_setting('transaction_read_only') AS "readOnly",
   current_setting('fsync') AS fsync,

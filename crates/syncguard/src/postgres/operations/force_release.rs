@@ -4,7 +4,6 @@ use crate::postgres::reply;
 use crate::postgres::statement::{Param, Plan, Row, Statement};
 use crate::postgres::tables::Tables;
 use crate::text::error::Error;
-use crate::values::time::TIME_TOLERANCE_MS;
 
 /// Frees a key.
 #[derive(Debug)]
@@ -19,8 +18,7 @@ impl ForceRelease {
 
     /// The statement that frees the lock stored as `name`.
     pub fn plan<'a>(&'a self, name: &'a str) -> Plan<'a> {
-        self.0
-            .bind(vec![Param::Text(name), Param::BigInt(TIME_TOLERANCE_MS)])
+        self.0.bind(vec![Param::Text(name)])
     }
 }
 

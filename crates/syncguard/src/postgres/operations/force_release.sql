@@ -1,10 +1,7 @@
--- $1 storage key   $2 tolerance ms
+-- $1 storage key
 --
 -- Releases the lock, whoever holds it. RETURNING reads the clock when the row is deleted, after any wait.
 DELETE FROM {locks} AS lock WHERE key = $1
 RETURNING
-  CASE
-    WHEN expires_at_ms > floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint - $2::bigint
-    THEN 'released' ELSE 'expired'
-  END AS outcome,
+  CASE WHEN {is_live} THEN 'released' ELSE 'expired' END AS outcome,
   {tell} AS told

@@ -4,6 +4,7 @@ use tokio_postgres::error::SqlState;
 
 use crate::asking::check::LockCheck;
 use crate::asking::request::Finish;
+use crate::postgres::held;
 use crate::postgres::names::PrimaryKeys;
 use crate::postgres::operations::mark::{KEEP_LATER, LACKS_COLUMNS};
 use crate::postgres::reply;
@@ -11,7 +12,6 @@ use crate::postgres::schema::IndexNames;
 use crate::postgres::tables::Tables;
 use crate::text::error::{Error, ErrorKind};
 use crate::values::lock_id::LockId;
-use crate::values::time::TIME_TOLERANCE_MS;
 
 /// What the server says of locks that are not held.
 const LOST: &str =
@@ -96,9 +96,8 @@ impl Checks {
                 .replace("{no_index}", NO_INDEX)
                 .replace("{lost}", LOST)
                 .replace("{may_be_hidden}", MAY_BE_HIDDEN)
-                .replace("{may_be_older}", MAY_BE_OLDER)
-                .replace("{tolerance}", &TIME_TOLERANCE_MS.to_string());
-            tables.write_into(&names.write_into(&sql))
+                .replace("{may_be_older}", MAY_BE_OLDER);
+            held::write_into(&tables.write_into(&names.write_into(&sql)))
         };
         let held = include_str!("guard.sql");
         Ok(Self {

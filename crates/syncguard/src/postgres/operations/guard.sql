@@ -5,7 +5,7 @@
 -- not know.) Else nobody can take the locks over, or free them, until the transaction ends: that changes or deletes a lock_id,
 -- to which a foreign key might refer, as FOR KEY SHARE forbids. This rests on the unique index of lock_id.
 SELECT CASE
-  WHEN ({first_end}) > floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint - {tolerance} THEN
+  WHEN ({first_end}) > {live_after_ms} THEN
     CASE
       WHEN ({index_is_known}) IS NOT TRUE AND {found_index} IS NULL THEN concat('{no_index}')::integer::text
       ELSE 'held'

@@ -13,11 +13,11 @@ held AS MATERIALIZED (
     FOR KEY SHARE
     OFFSET 0
   ) locked
-  WHERE expires_at_ms > floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint - {tolerance}
+  WHERE {is_live}
 ),
 stored AS (
   INSERT INTO {fences} AS last (fence_key, fence, key_debug, done_due, done_at_ms, done_lock_id)
-  SELECT $3::text, 0, $4::text, $5::text, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint, $1::text FROM held
+  SELECT $3::text, 0, $4::text, $5::text, {now_ms}, $1::text FROM held
   {keep_later}
 )
 SELECT

@@ -4,7 +4,6 @@ use crate::postgres::reply;
 use crate::postgres::statement::{Param, Plan, Row, Statement};
 use crate::postgres::tables::Tables;
 use crate::text::error::Error;
-use crate::values::time::TIME_TOLERANCE_MS;
 
 /// How long after its expiry `is_locked` leaves a lock alone (docs/format.md, "Clean-up of expired locks").
 const CLEANUP_GUARD_MS: i64 = 2000;
@@ -30,7 +29,7 @@ impl IsLocked {
 
     /// The statement that asks whether the lock stored as `name` is held.
     pub fn plan<'a>(&'a self, name: &'a str) -> Plan<'a> {
-        let mut params = vec![Param::Text(name), Param::BigInt(TIME_TOLERANCE_MS)];
+        let mut params = vec![Param::Text(name)];
         if self.cleanup {
             params.push(Param::BigInt(CLEANUP_GUARD_MS));
         }

@@ -1,7 +1,7 @@
--- $1 storage key   $2 tolerance ms
+-- $1 storage key
 SELECT
   CASE WHEN EXISTS (
     SELECT FROM {locks}
     WHERE key = $1
-      AND expires_at_ms > floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint - $2::bigint
+      AND {is_live}
   ) THEN 'locked' WHEN row_security_active('{locks}'::text) THEN 'unseen' ELSE 'free' END AS outcome

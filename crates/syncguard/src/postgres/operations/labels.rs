@@ -179,7 +179,7 @@ mod tests {
 
     #[test]
     fn only_a_statement_with_labels_names_their_columns() {
-        let of = |sql, value| Labelled::new([sql, value], 6, &Tables::default(), &[]).0;
+        let of = |sql, value| Labelled::new([sql, value], 5, &Tables::default(), &[]).0;
         let plain = super::super::acquire::of_due(include_str!("acquire.sql"), None);
         let single = of(&plain, "{}");
         let several = of(include_str!("acquire_all.sql"), "id || {}");

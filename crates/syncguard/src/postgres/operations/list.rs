@@ -8,7 +8,6 @@ use crate::postgres::reply;
 use crate::postgres::statement::{Param, Plan, Row, Statement};
 use crate::postgres::tables::Tables;
 use crate::text::error::Error;
-use crate::values::time::TIME_TOLERANCE_MS;
 
 /// The statement that lists locks in `tables`.
 pub(in crate::postgres) fn statement(tables: &Tables) -> Statement {
@@ -27,11 +26,7 @@ pub(in crate::postgres) fn plan<'a>(
     if after.contains('\0') {
         return Err(crate::asking::inspection::bad_cursor());
     }
-    Ok(statement.bind(vec![
-        Param::Text(after),
-        Param::BigInt(TIME_TOLERANCE_MS),
-        Param::BigInt(limit),
-    ]))
+    Ok(statement.bind(vec![Param::Text(after), Param::BigInt(limit)]))
 }
 
 /// The page in its row.

@@ -1,14 +1,14 @@
--- $1 the name after which to begin   $2 tolerance ms   $3 how many
+-- $1 the name after which to begin   $2 how many
 --
 -- One row, because that is what the transports give. The locks are JSON, as in lookups.
 WITH now AS (
-  SELECT floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint AS ms
+  SELECT {now_ms} AS ms
 ), page AS (
   SELECT lock.*
   FROM {locks} AS lock
-  WHERE lock.key > $1 AND lock.expires_at_ms > (SELECT ms FROM now) - $2::bigint
+  WHERE lock.key > $1 AND lock.expires_at_ms > (SELECT ms FROM now) - {tolerance_ms}
   ORDER BY lock.key
-  LIMIT $3::bigint
+  LIMIT $2::bigint
 )
 SELECT
   (SELECT ms::text FROM now) AS now_ms,

@@ -3,7 +3,7 @@
 -- As JSON, so that this also works on older tables, which lack columns of labels.
 SELECT
   to_jsonb(lock)::text AS lock,
-  floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint::text AS now_ms
+  {now_ms}::text AS now_ms
 -- A row without a lock says that there may be one, which row level security hides.
 FROM (SELECT) AS one LEFT JOIN {locks} AS lock ON {column} = $1
 WHERE lock.key IS NOT NULL OR row_security_active('{locks}'::text)

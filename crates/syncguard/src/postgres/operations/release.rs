@@ -13,7 +13,6 @@ use crate::postgres::tables::Tables;
 use crate::text::error::Error;
 use crate::values::batch::Batch;
 use crate::values::lock_id::LockId;
-use crate::values::time::TIME_TOLERANCE_MS;
 
 /// Releases the locks with given lock ids.
 #[derive(Debug)]
@@ -46,7 +45,6 @@ impl Release {
     ) -> Plan<'a> {
         self.done.bind(vec![
             Param::Text(lock_id.as_str()),
-            Param::BigInt(TIME_TOLERANCE_MS),
             Param::Text(&names.lock),
             Param::Text(&names.fence),
             Param::Text(done.key.as_str()),
@@ -74,7 +72,6 @@ fn several(tables: &Tables, skip: &str) -> Statement {
 fn params(lock_ids: &str, durable: bool) -> Vec<Param<'_>> {
     vec![
         Param::Text(lock_ids),
-        Param::BigInt(TIME_TOLERANCE_MS),
         Param::Text(if durable { "on" } else { "off" }),
     ]
 }

@@ -1,4 +1,4 @@
--- $1 lock ids with commas between   $2 tolerance ms   $3 'on' if no release may be forgotten in a crash
+-- $1 lock ids with commas between   $2 'on' if no release may be forgotten in a crash
 --
 -- Each lock for itself. The rows are locked in one order for all, so that no two releases wait for each other.
 WITH
@@ -13,17 +13,14 @@ removed AS (
   WHERE lock.key = free.key AND lock.lock_id = free.lock_id
   RETURNING
     lock.lock_id,
-    CASE
-      WHEN expires_at_ms > floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint - $2::bigint
-      THEN 'released' ELSE 'expired'
-    END AS outcome,
+    CASE WHEN {is_live} THEN 'released' ELSE 'expired' END AS outcome,
     {tell} AS told
 )
 SELECT
   string_agg(lock_id || ' ' || outcome, ',') AS outcomes,
   -- Applies only to this transaction, and is in force when it commits.
   CASE
-    WHEN $3::text <> 'on' THEN set_config('synchronous_commit', 'off', true)
+    WHEN $2::text <> 'on' THEN set_config('synchronous_commit', 'off', true)
     WHEN current_setting('synchronous_commit') = 'off' THEN set_config('synchronous_commit', 'on', true)
   END AS commit
 FROM removed

@@ -1,18 +1,18 @@
--- $1 lock id   $2 tolerance ms   $3 storage key   $4 fence key   $5 user key   $6 due
+-- $1 lock id   $2 storage key   $3 fence key   $4 user key   $5 due
 --
 -- Releases the lock, and stores that something is done, if the lock is live still. An acquisition locks the row of the counter
 -- before that of the lock, so this does, too. As in release.sql, RETURNING reads the clock when the row is deleted. A mark
 -- that is lost in a crash would let it be done again, so this transaction is durable even if the session's are not.
 WITH
 turn AS MATERIALIZED (
-  SELECT fence FROM {fences} WHERE fence_key = $4 FOR UPDATE
+  SELECT fence FROM {fences} WHERE fence_key = $3 FOR UPDATE
 ),
 freed AS (
   DELETE FROM {locks} AS lock
-  WHERE lock_id = $1 AND key = $3 AND (SELECT count(*) FROM turn) >= 0
+  WHERE lock_id = $1 AND key = $2 AND (SELECT count(*) FROM turn) >= 0
   RETURNING
     lock_id,
-    expires_at_ms > floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint - $2::bigint AS is_live,
+    {is_live} AS is_live,
     CASE current_setting('synchronous_commit')
       WHEN 'off' THEN set_config('synchronous_commit', 'on', true)
     END AS commit,
@@ -20,7 +20,7 @@ freed AS (
 ),
 stored AS (
   INSERT INTO {fences} AS last (fence_key, fence, key_debug, done_due, done_at_ms, done_lock_id)
-  SELECT $4, 0, $5, $6, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint, $1 FROM freed WHERE is_live
+  SELECT $3, 0, $4, $5, {now_ms}, $1 FROM freed WHERE is_live
   {keep_later}
 )
 SELECT lock_id, CASE WHEN is_live THEN 'released' ELSE 'expired' END AS outcome, commit, told FROM freed

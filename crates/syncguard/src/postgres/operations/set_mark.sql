@@ -9,7 +9,7 @@ changed AS (
   INSERT INTO {fences} AS last (fence_key, fence, key_debug, done_due, done_at_ms, done_lock_id)
   SELECT
     $1, 0, $2, nullif($3, ''),
-    CASE WHEN $3 <> '' THEN floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint END,
+    CASE WHEN $3 <> '' THEN {now_ms} END,
     CASE WHEN $3 <> '' THEN $4 END
   FROM (SELECT count(*) FROM before) locked
   ON CONFLICT (fence_key) DO UPDATE SET

@@ -1,0 +1,57 @@
+//! What counts as held. The statements say it by name, so that one place decides it.
+
+use crate::values::time::TIME_TOLERANCE_MS;
+
+/// What stands in place of each name. A name that another one contains comes after it.
+const NAMED: [(&str, &str); 3] = [
+    // Of a row of the table of locks: whether the lock is held when the server comes to this row.
+    ("{is_live}", "expires_at_ms > {live_after_ms}"),
+    // A lock that ends later is held. The clock is read here. Who has read it before says `now_ms - {tolerance_ms}`.
+    ("{live_after_ms}", "({now_ms} - {tolerance_ms})"),
+    // The server's clock, read when the server comes to this place. `now()` would be when the transaction began.
+    (
+        "{now_ms}",
+        "floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint",
+    ),
+];
+
+/// `sql` with all that it says of this by name.
+pub(super) fn write_into(sql: &str) -> String {
+    NAMED
+        .iter()
+        .fold(sql.to_owned(), |sql, (name, text)| sql.replace(name, text))
+        .replace("{tolerance_ms}", &TIME_TOLERANCE_MS.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::path::Path;
+
+    use super::*;
+
+    #[test]
+    fn a_name_becomes_what_it_says() {
+        let now = "floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint";
+        assert_eq!(
+            write_into("{is_live} AND {now_ms} > 0"),
+            format!("expires_at_ms > ({now} - 1000) AND {now} > 0")
+        );
+    }
+
+    /// A comparison with a clock of its own would be a second place that decides.
+    #[test]
+    fn the_operations_read_the_clock_by_name_only() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/postgres/operations");
+        let mut named = 0;
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            let text = fs::read_to_string(&path).unwrap();
+            for own in ["clock_timestamp", "now()", "extract(", "current_timestamp"] {
+                assert!(!text.contains(own), "{own} in {}", path.display());
+            }
+            named += text.matches("{is_live}").count() + text.matches("{live_after_ms}").count();
+        }
+        assert!(named > 0);
+    }
+}
