@@ -129,6 +129,8 @@ async fn all_are_told(replaced: impl FnOnce(&PostgresServer, &Mediator, u16)) {
         assert!(lost.message().contains(words), "{lost}");
     }
     let asked = holder.asked(&second.log());
+    // Those that are gone are not asked after one by one, once more.
+    assert!(asked.iter().all(|(_, times)| *times == 1), "{asked:?}");
     let extended = asked.iter().map(|(lock, _)| *lock);
     let mut extended = extended.filter(|lock| *lock < far + near);
     // 64 are under way at a time.

@@ -78,6 +78,8 @@ pub(in crate::postgres) enum ExtendedRow {
     /// It is live. Another one of its set is not.
     Left,
     Expired,
+    /// There is no such lock.
+    Gone,
 }
 
 fn rows_by_id(row: Option<&Row>) -> Result<HashMap<&str, ExtendedRow>, Error> {
@@ -86,6 +88,7 @@ fn rows_by_id(row: Option<&Row>) -> Result<HashMap<&str, ExtendedRow>, Error> {
         let outcome = match outcome {
             "expired" => ExtendedRow::Expired,
             "live" => ExtendedRow::Left,
+            "gone" => ExtendedRow::Gone,
             ms => ExtendedRow::Extended {
                 expires_at_ms: ms.parse().map_err(|_| reply::malformed())?,
             },
@@ -106,7 +109,7 @@ fn judge(found: &[Option<ExtendedRow>]) -> Result<ExtendOutcome, Error> {
             }
             Some(ExtendedRow::Left) => continue,
             Some(ExtendedRow::Expired) => Absence::Expired,
-            None => Absence::NotFound,
+            Some(ExtendedRow::Gone) | None => Absence::NotFound,
         };
         // Then none may be extended.
         return match ends.is_empty() && !found[lock..].iter().any(is_extended) {
@@ -160,7 +163,7 @@ impl Grouped for Extensions {
         rows_by_id(row)
     }
 
-    /// Of a lock that was not found, nobody knows whether it is gone.
+    /// Of a lock of which nothing is told, nobody knows whether it is gone.
     fn outcome(found: Batch<Option<ExtendedRow>>) -> Result<Option<ExtendOutcome>, Error> {
         match found.iter().all(Option::is_some) {
             true => judge(&found).map(Some),
@@ -193,6 +196,7 @@ mod tests {
             ([Some("live"), Some("expired")], 1, Absence::Expired),
             ([Some("live"), None], 1, Absence::NotFound),
             ([Some("expired"), Some("expired")], 0, Absence::Expired),
+            ([Some("live"), Some("gone")], 1, Absence::NotFound),
             ([None, None], 0, Absence::NotFound),
         ] {
             let gone = ExtendOutcome::Absent { lock, absence };

@@ -57,4 +57,8 @@ FROM (
   SELECT id, 'expired' FROM judged WHERE NOT is_live
   UNION ALL
   SELECT id, 'live' FROM judged WHERE is_live AND NOT is_whole
+  UNION ALL
+  -- Not one that somebody else has locked.
+  SELECT id, 'gone' FROM judged
+  WHERE is_live IS NULL AND NOT EXISTS (SELECT FROM {locks} AS lock WHERE lock.lock_id = id)
 ) outcomes
