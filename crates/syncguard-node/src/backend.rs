@@ -185,6 +185,12 @@ impl NativeBackend {
         self.operations.backend.work().refuse_waiters(error);
     }
 
+    /// Calls JavaScript's client of that number whenever another server may keep the locks from now on. Only the first one counts.
+    #[napi]
+    pub fn when_another_server(&self, client: u32) {
+        self.operations.when_another_server(client);
+    }
+
     /// A function for the reason of [`acquire`](Self::acquire). Its arguments are the operation's number,
     /// whether it can be cancelled, the lock id, for how many milliseconds the lock can last (so long a release that has failed goes
     /// on in the background), and the key as it was granted, for those of this process who wait for it.

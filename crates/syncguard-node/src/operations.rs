@@ -36,6 +36,13 @@ impl Operations {
         }
     }
 
+    /// Calls JavaScript's client of that number whenever another server may keep the locks from now on.
+    pub(crate) fn when_another_server(&self, client: u32) {
+        let bridge = self.environment.bridge(client);
+        let tell = move || bridge.tell(&json!({ "anotherServer": true }));
+        self.backend.work().when_another_server(tell);
+    }
+
     /// How JavaScript holds a lock.
     pub(crate) fn hold(&self, settings: HoldSettings, ttl: Ttl) -> Result<Hold, Error> {
         settings.for_ttl(ttl, &self.environment.mailbox, &self.environment.holders)

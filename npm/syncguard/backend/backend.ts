@@ -55,6 +55,8 @@ export type BackendParts = {
   readonly clock?: Clock;
   /** Sends the heartbeats of a lock, if the store extends locks itself. */
   readonly heartbeats?: (options: HeartbeatOptions) => StoreHeartbeats;
+  /** Asks after locks that nobody extends, once another server may keep them. */
+  readonly looks?: Terms["looks"];
   /** The addon's store, which other operations may be carried out on as one call. */
   readonly direct?: Store;
   readonly transport?: BackendTransport | undefined;
@@ -80,9 +82,17 @@ export function createBackendOn<C extends BackendCapabilities>(
   const direct = parts.direct && directOn(grants, parts.direct);
   const waiters = new Waiters();
   const leases = new StoreLeases(store, grants, waiters);
+  const { looks } = parts;
   const context: BackendContext = {
     ...{ store, clock, capabilities, grants, waiters, leases },
-    terms: { ...readDisposal(options), clock, stream, minHoldMs: 0, ...membersOn(parts, direct) },
+    terms: {
+      ...readDisposal(options),
+      clock,
+      stream,
+      looks,
+      minHoldMs: 0,
+      ...membersOn(parts, direct),
+    },
     createHeartbeats: parts.heartbeats,
     access: () => access,
   };

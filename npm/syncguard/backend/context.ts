@@ -15,7 +15,15 @@ import type { Waiters } from "../waiting/waiters.js";
 /** A store of locks, as far as every backend needs it. */
 export type LockStore = Omit<
   Store,
-  "perform" | "setupSchema" | "list" | "facts" | "watch" | "check" | "eval" | "stopHeartbeats"
+  | "perform"
+  | "setupSchema"
+  | "list"
+  | "facts"
+  | "watch"
+  | "check"
+  | "eval"
+  | "stopHeartbeats"
+  | "whenAnotherServer"
 >;
 
 /** Those who extend a lock from its grant on. */

@@ -5,6 +5,7 @@ import { createBackendOn, type StoreMembersOf } from "./backend.js";
 import type { DisposalOptions } from "../values/arguments.js";
 import type { ClockSkew } from "../watching/clock-skew.js";
 import { CoreHeartbeats } from "../holding/core-heartbeats.js";
+import { Looks } from "../holding/looks.js";
 import type { BackendCapabilities, SyncGuardBackend } from "../values/types.js";
 import type { BackendTransport } from "../options/backend-transport.js";
 
@@ -18,6 +19,7 @@ export function createBackend<C extends BackendCapabilities>(
 ): SyncGuardBackend<C> {
   return createBackendOn<C>(store, options, {
     heartbeats: (options) => new CoreHeartbeats(options, store),
+    looks: new Looks(store),
     direct: store,
     transport,
     members,

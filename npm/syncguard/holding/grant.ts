@@ -14,6 +14,8 @@ export type Terms = DisposalOptions & {
   readonly onLost?: OnLost | undefined;
   /** Those who observe the backend. */
   readonly stream?: Stream | undefined;
+  /** Asks after locks that nobody extends, once another server may keep them. */
+  readonly looks?: { add(lease: Lease): void; delete(lease: Lease): void } | undefined;
   /** Whether it is that of a leader. */
   readonly leads?: boolean | undefined;
   /** For how long the lock is held at least, from its grant on: a release before that lets it end then. */
@@ -23,7 +25,7 @@ export type Terms = DisposalOptions & {
 };
 
 /** What whoever acquires a lock wants otherwise. */
-export type WantedTerms = Partial<Omit<Terms, "clock" | "membersOf">>;
+export type WantedTerms = Partial<Omit<Terms, "clock" | "looks" | "membersOf">>;
 
 /** All that a lease needs. All times are of `clock.elapsed()`, so that nobody who sets a clock moves them. */
 export type Grant = {

@@ -320,6 +320,7 @@ export class Lease extends Granted {
       if (this.why !== undefined) this.lossSignal.abort(this.why);
       else if (this.current === HELD) {
         monitor(this);
+        if (this.extension === undefined) this.terms.looks?.add(this);
         this.arm();
       }
     }
@@ -351,6 +352,7 @@ export class Lease extends Granted {
       const { expiresAtMs } = this.extension;
       if (expiresAtMs !== undefined) this.endMs = endOf(expiresAtMs, this.clock);
     }
+    if (this.lossSignal !== undefined) this.terms.looks?.delete(this);
     if (this.extension !== undefined || this.lossSignal !== undefined)
       unmonitor(this, this.lockIds);
   }

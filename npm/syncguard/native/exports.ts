@@ -281,6 +281,8 @@ export declare class NativeBackend {
   ) => void;
   /** Lets all who wait for a lock of this backend fail, and those who come later. */
   refuseWaiters(): void;
+  /** Calls JavaScript's client of that number whenever another server may keep the locks from now on. Only the first one counts. */
+  whenAnotherServer(client: number): void;
   /**
    * A function for the reason of [`acquire`](Self::acquire). Its arguments are the operation's number,
    * whether it can be cancelled, the lock id, for how many milliseconds the lock can last (so long a release that has failed goes

@@ -12,7 +12,7 @@ import type {
   ReleaseSettings,
   ScriptSettings,
 } from "./exports.js";
-import { ownCompletions, run } from "./operations.js";
+import { ownCompletions, run, withClient } from "./operations.js";
 import {
   type Absence,
   type Acquired,
@@ -60,6 +60,18 @@ export class AddonStore {
       this.handAcquire(operation, cancellable, key, ttlMs, options),
     );
     return wait === undefined ? answer : answer.then((result) => noted(wait, result));
+  }
+
+  /** Calls `ask` whenever another server may keep the locks from now on, for as long as there is this store. */
+  whenAnotherServer(ask: () => void): void {
+    const told = async (): Promise<void> => {
+      ask();
+      await Promise.resolve();
+    };
+    withClient(told, (client) => {
+      this.handle.whenAnotherServer(client);
+      return this;
+    });
   }
 
   /** Lets all fail who wait for a lock, and who come to wait later. */

@@ -138,6 +138,12 @@ impl Work {
         &self.0.looks
     }
 
+    /// Lets `ask` be called whenever another server may keep the locks from now on, or the same one without what it had: for whoever
+    /// holds locks that do not extend themselves, and of which this crate knows nothing. Only the first `ask` counts.
+    pub fn when_another_server(&self, ask: impl Fn() + Send + Sync + 'static) {
+        self.0.looks.ask_others(Box::new(ask));
+    }
+
     /// What is to be called when another server may keep the locks from now on, or the same one without what it had: all are asked
     /// after at once.
     pub(crate) fn asking_after_all(&self) -> impl Fn() + Send + Sync + use<> {

@@ -2,7 +2,7 @@
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 
 use futures_core::future::BoxFuture;
 use tokio::runtime::Handle;
@@ -23,26 +23,43 @@ pub(crate) trait LookedAt: Send + Sync {
     fn look(self: Arc<Self>) -> BoxFuture<'static, ()>;
 }
 
-/// The locks of one backend that do not extend themselves, by their first lock ids.
+/// The locks of one backend that do not extend themselves.
 #[derive(Default)]
-pub(crate) struct Looks(Mutex<HashMap<LockId, Weak<dyn LookedAt>>>);
+pub(crate) struct Looks {
+    /// By their first lock ids.
+    held: Mutex<HashMap<LockId, Weak<dyn LookedAt>>>,
+    /// Asks after those that others hold.
+    others: OnceLock<Box<dyn Fn() + Send + Sync>>,
+}
 
 impl Looks {
     pub(crate) fn add(&self, lock_id: &LockId, holder: &Arc<impl LookedAt + 'static>) {
         let holder: Weak<dyn LookedAt> = Arc::downgrade(holder) as _;
-        lock(&self.0).insert(lock_id.clone(), holder);
+        lock(&self.held).insert(lock_id.clone(), holder);
     }
 
     pub(crate) fn remove(&self, lock_id: &LockId) {
-        lock(&self.0).remove(lock_id);
+        lock(&self.held).remove(lock_id);
+    }
+
+    /// Lets `ask` be called, too, from now on. The first one stays.
+    pub(crate) fn ask_others(&self, ask: Box<dyn Fn() + Send + Sync>) {
+        // Whoever was there before asks after all.
+        let _ = self.others.set(ask);
     }
 
     /// Asks after all in the background, the nearest end first. Does nothing outside a tokio runtime.
     pub(crate) fn ask(&self) {
+        if let Some(ask) = self.others.get() {
+            ask();
+        }
         let Ok(runtime) = Handle::try_current() else {
             return;
         };
-        let held: Vec<_> = lock(&self.0).values().filter_map(Weak::upgrade).collect();
+        let held: Vec<_> = lock(&self.held)
+            .values()
+            .filter_map(Weak::upgrade)
+            .collect();
         let ends = held
             .into_iter()
             .filter_map(|held| Some((held.end()?, held)));
@@ -64,6 +81,6 @@ impl Looks {
 
     #[cfg(test)]
     pub(crate) fn is_empty(&self) -> bool {
-        lock(&self.0).is_empty()
+        lock(&self.held).is_empty()
     }
 }

@@ -17,3 +17,19 @@ async fn all_are_extended_at_once_the_nearest_end_first() {
         assert_eq!(ttls, [100_000, 200_000, 300_000]);
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn whoever_holds_others_asks_after_them() {
+    let t = scene();
+    let asked = Arc::new(AtomicUsize::new(0));
+    let work = t.backend.work();
+    for _ in 0..2 {
+        let asked = Arc::clone(&asked);
+        work.when_another_server(move || {
+            asked.fetch_add(1, SeqCst);
+        });
+    }
+    assert_eq!(asked.load(SeqCst), 0);
+    work.asking_after_all()();
+    assert_eq!(asked.load(SeqCst), 1);
+}

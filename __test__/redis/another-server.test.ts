@@ -1,0 +1,43 @@
+/** A server that comes back without what it had: what nobody extends is asked after, too. */
+
+import { expect, onTestFinished, test } from "vitest";
+import { createRedisBackend } from "syncguard/redis";
+import { startRedis } from "../support/redis";
+import { newKey } from "../support/suite";
+import { until } from "../support/until";
+
+test("holders whose locks nobody extends are told long before these end", async () => {
+  const server = await startRedis();
+  onTestFinished(server.stop);
+  const lost: string[] = [];
+  const backend = createRedisBackend(server.url, { onLost: (_, { key }) => void lost.push(key) });
+  onTestFinished(backend.close);
+  const [single, unheard, released] = [newKey(), newKey(), newKey()];
+  const pair = [newKey(), newKey()];
+  const ttlMs = 300_000;
+  const held = await backend.lock(single, { ttlMs });
+  const set = await backend.lock(pair, { ttlMs });
+  await backend.lock(unheard, { ttlMs });
+  const gone = await backend.lock(released, { ttlMs });
+  const signals = [held.signal, set.signal, gone.signal];
+  await gone.release();
+  await server.kill();
+  await server.start();
+  // Whoever connects again calls for another reason.
+  const works = () =>
+    backend.isLocked({ key: newKey() }).then(
+      () => true,
+      () => false,
+    );
+  await until(works);
+  await until(() => signals[0]!.aborted && signals[1]!.aborted);
+  for (const signal of signals.slice(0, 2)) {
+    expect(signal.reason).toMatchObject({
+      code: "LockLost",
+      message: "the lock was lost: the store no longer has it",
+    });
+  }
+  expect(signals[2]!.aborted).toBe(false);
+  expect(lost).toHaveLength(2);
+  expect(lost[0]).toBe(single);
+});
