@@ -35,7 +35,7 @@ struct Call<'a> {
 
 enum What {
     Release,
-    Extend(usize, Option<ExtendOutcome>),
+    Extend(Vec<usize>, Option<ExtendOutcome>),
 }
 
 impl Process {
@@ -68,7 +68,7 @@ impl Process {
     async fn extend(&self, extension: &Extension) -> Result<ExtendOutcome, Error> {
         let (process, lock_ids, ttl) = (self.number, &extension.lock_ids, extension.ttl);
         let is_heartbeat = extension.is_heartbeat;
-        let number = self.sim.with(|world| {
+        let numbers = self.sim.with(|world| {
             let lock = world.witness.number(&lock_ids[0]);
             world.note("extends", &[process as u64, lock, u64::from(is_heartbeat)]);
             world.witness.extending(lock_ids, ttl, is_heartbeat)
@@ -76,13 +76,13 @@ impl Process {
         let mut call = Call {
             process: self,
             lock_ids,
-            what: What::Extend(number, None),
+            what: What::Extend(numbers.clone(), None),
         };
-        let ids = lock_ids.clone();
+        let (ids, numbered) = (lock_ids.clone(), numbers.clone());
         let act =
-            move |world: &mut super::world::World| Ok(world.extend(process, &ids, ttl, number));
+            move |world: &mut super::world::World| Ok(world.extend(process, &ids, ttl, &numbered));
         let answer = self.sim.call(process, act).await;
-        call.what = What::Extend(number, answer.as_ref().ok().copied());
+        call.what = What::Extend(numbers, answer.as_ref().ok().copied());
         answer
     }
 }
@@ -224,17 +224,19 @@ impl fmt::Debug for Process {
 impl Drop for Call<'_> {
     fn drop(&mut self) {
         let sim = &self.process.sim;
-        sim.with(|world| match self.what {
+        sim.with(|world| match &self.what {
             What::Release => {
                 for lock_id in self.lock_ids {
                     world.witness.released(lock_id);
                 }
             }
-            What::Extend(number, outcome) => {
+            What::Extend(numbers, outcome) => {
                 let lock = world.witness.number(&self.lock_ids[0]);
                 let was_answered = u64::from(outcome.is_some());
-                world.note("extends no more", &[lock, number as u64, was_answered]);
-                world.witness.extension_done(self.lock_ids, number, outcome);
+                let number = numbers.first().map_or(0, |number| *number as u64);
+                world.note("extends no more", &[lock, number, was_answered]);
+                let witness = &mut world.witness;
+                witness.extension_done(self.lock_ids, numbers, *outcome);
             }
         });
     }

@@ -58,8 +58,7 @@ impl Drop for Waiting<'_> {
                 .waiters
                 .leave(self.number, self.was_granted, witness.stalled);
             match left {
-                Ok(Some(asked)) => witness.orphan(asked),
-                Ok(None) => {}
+                Ok(asked) => asked.into_iter().for_each(|id| witness.orphan(id)),
                 Err(problem) => witness.problem(problem),
             }
             world.note("leaves", &[self.number as u64, u64::from(self.was_granted)]);
@@ -246,7 +245,8 @@ impl Client {
         waiting.was_granted = true;
         drop(waiting);
         self.sim.with(|world| {
-            world.witness.hold(guard.grants(), options.auto_extend);
+            let (grants, ttl) = (guard.grants(), options.ttl);
+            world.witness.hold(grants, ttl, options.auto_extend);
         });
         let (lost, sim, lock_id) = (guard.lost(), self.sim.clone(), guard.lock_id().clone());
         let watcher = tokio::spawn(async move {

@@ -66,7 +66,7 @@ impl Client {
         // Without heartbeats nobody hears of a loss, and so nobody believes anything.
         if extends_itself {
             self.sim
-                .with(|world| world.witness.hold(&grants, Some(auto_extend)));
+                .with(|world| world.witness.hold(&grants, ttl, Some(auto_extend)));
         }
         sleep(Duration::from_millis(self.sim.random(0..5000))).await;
         if self.sim.chance(0.3) {

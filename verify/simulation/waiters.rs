@@ -23,8 +23,8 @@ pub(super) const SLACK: Duration = Duration::from_millis(3);
 /// An attempt may take so long, however little time is left.
 const SHORTEST_ATTEMPT: Duration = Duration::from_millis(100);
 
-/// Whoever has asked so often may have been passed by others so often that what it wants is kept for it.
-const MAY_BE_KEPT: u32 = 4;
+/// Whoever wants several things may gather them after so long.
+const PATIENCE: Duration = Duration::from_millis(250);
 
 /// Those who wait, and in which order they came.
 pub(super) struct Waiters {
@@ -70,6 +70,8 @@ struct Waiter {
     due: Option<Instant>,
     /// The number of the lock that it last asked for, unless that is known not to have been granted.
     asked: Option<usize>,
+    /// While it gathers: the locks that it has asked for one by one, unless they are known not to have been granted.
+    parts: Vec<usize>,
     has_left: bool,
 }
 
@@ -121,6 +123,7 @@ impl Waiters {
             hinted: BTreeSet::new(),
             due: None,
             asked: None,
+            parts: Vec::new(),
             has_left: false,
         });
         for other in self.waiting_beside(number) {
@@ -158,8 +161,8 @@ impl Waiters {
         })
     }
 
-    /// Whether all know that it is the first of those who wait for the same, that nothing is kept for another, and that it does not go
-    /// to wait for something else.
+    /// Whether all know that it is the first of those who wait for the same, that nobody gathers who wants that, too, and that it does
+    /// not go to wait for something else.
     fn is_first(&self, number: usize) -> bool {
         let waiter = &self.all[number];
         let Some(want) = waiter.obstacle.map(|place| &waiter.wants[place]) else {
@@ -168,7 +171,7 @@ impl Waiters {
         let comes_before = |&other: &usize| {
             let other_waiter = &self.all[other];
             let waits_elsewhere = other_waiter.is_bound
-                && other_waiter.attempts < MAY_BE_KEPT
+                && !other_waiter.may_gather()
                 && other_waiter
                     .waits_for()
                     .is_some_and(|other| other.name != want.name);
@@ -221,7 +224,8 @@ impl Waiters {
                 return None;
             }
             let waits_for = other_waiter.waits_for()?;
-            let is_passed = other_waiter.is_bound && waiter.wants.contains(waits_for);
+            let is_bound = other_waiter.is_bound && !other_waiter.may_gather();
+            let is_passed = is_bound && waiter.wants.contains(waits_for);
             (other < number && is_passed).then_some("before its turn")
         })
     }
@@ -273,20 +277,43 @@ impl Waiters {
         }
     }
 
-    /// Asks the store. Gives the lock that it had asked for before.
+    /// Whether that is a question of one who gathers: it wants more.
+    pub(super) fn is_part(&self, number: usize, claims: &[Claim]) -> bool {
+        let takes = self.all[number].wants.iter().map(|want| want.take);
+        claims.len() < takes.sum()
+    }
+
+    /// One who gathers asks the store for one of the things that it wants.
+    pub(super) fn takes(&mut self, number: usize, lock: usize) -> Result<(), String> {
+        self.others_ask(number);
+        let waiter = &mut self.all[number];
+        let may_gather = waiter.may_gather();
+        waiter.parts.push(lock);
+        waiter.due = None;
+        let process = waiter.process;
+        self.look_who_is_first(process);
+        match may_gather {
+            true => Ok(()),
+            false => Err(format!("{number} gathers too soon")),
+        }
+    }
+
+    /// Asks the store. Gives the locks that it had asked for before.
     pub(super) fn attempt(
         &mut self,
         number: usize,
         lock: usize,
         stalled: Instant,
-    ) -> Result<Option<usize>, String> {
+    ) -> Result<Vec<usize>, String> {
         let now = Instant::now();
+        self.look_who_is_first(self.all[number].process);
         let timeout = self.operation_timeout;
         let (passes, is_over) = (self.passes(number, stalled), self.all[number].is_over());
         let others_asked = self.others_asked(number);
         self.others_ask(number);
         let waiter = &mut self.all[number];
-        let before = waiter.asked.replace(lock);
+        let mut before = std::mem::take(&mut waiter.parts);
+        before.extend(waiter.asked.replace(lock));
         waiter.attempts += 1;
         waiter.asks_until = Some(now + timeout);
         waiter.asks_at_last = is_over;
@@ -317,7 +344,12 @@ impl Waiters {
         answer: &Result<AcquireOutcome, Error>,
     ) {
         let now = Instant::now();
-        let waiter = &self.all[number];
+        let waiter = &mut self.all[number];
+        if waiter.parts.contains(&lock) {
+            let is_refused = matches!(answer, Ok(AcquireOutcome::Locked { .. }));
+            waiter.parts.retain(|part| *part != lock || !is_refused);
+            return self.others_ask(number);
+        }
         if waiter.has_left || waiter.asked != Some(lock) {
             return;
         }
@@ -407,14 +439,15 @@ impl Waiters {
         }
     }
 
-    /// Waits no longer. Gives the lock that it may have been granted without knowing it.
+    /// Waits no longer. Gives the locks that it may have been granted without knowing it.
     pub(super) fn leave(
         &mut self,
         number: usize,
         was_granted: bool,
         stalled: Instant,
-    ) -> Result<Option<usize>, String> {
+    ) -> Result<Vec<usize>, String> {
         let now = Instant::now();
+        self.look_who_is_first(self.all[number].process);
         let others_asked = self.others_asked(number);
         self.others_ask(number);
         let waiter = &mut self.all[number];
@@ -422,7 +455,9 @@ impl Waiters {
         let is_late = |due| waiter.is_late(due, stalled, others_asked);
         let is_forgotten = waiter.due.is_some_and(is_late);
         let is_forgotten = is_forgotten && !was_granted && !waiter.is_asking();
-        let asked = waiter.asked.take().filter(|_| !was_granted);
+        let mut asked = std::mem::take(&mut waiter.parts);
+        asked.extend(waiter.asked.take());
+        asked.retain(|_| !was_granted);
         let late = Duration::try_from_secs_f64(waiter.policy.timeout_ms / 1000.0)
             .ok()
             .map(|longest| longest + SHORTEST_ATTEMPT)
@@ -451,6 +486,12 @@ impl Waiters {
 }
 
 impl Waiter {
+    /// Whether it may have begun to gather: it takes its place in other lines then, or in none.
+    fn may_gather(&self) -> bool {
+        let is_set = self.wants.iter().map(|want| want.take).sum::<usize>() > 1;
+        is_set && self.policy.waits() && self.came + PATIENCE <= Instant::now() + SLACK
+    }
+
     fn is_asking(&self) -> bool {
         self.asks_until.is_some_and(|until| Instant::now() < until)
     }

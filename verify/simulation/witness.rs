@@ -3,7 +3,6 @@
 mod ends;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::ops::Range;
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -21,6 +20,8 @@ use crate::values::time::TimeAuthority;
 use crate::values::ttl::Ttl;
 
 const GRACE: Duration = Duration::from_millis(500);
+/// What ends the name of the lock that keeps others from taking several slots of a key.
+const GATE: &str = "\u{37e}0";
 const TOLERANCE: Duration = Duration::from_millis(1000);
 /// The longest pause between two tries to undo, while there are few of them and they take less than a minute.
 const LONGEST_PAUSE: Duration = Duration::from_millis(1000);
@@ -44,8 +45,10 @@ pub(super) struct Witness {
 struct Lock {
     /// Of a slot, that of the one which was granted.
     key: String,
-    /// The locks of the same acquisition, this one among them.
-    group: Range<usize>,
+    /// The locks of the same acquisition, or that were gathered, this one among them.
+    group: Vec<usize>,
+    /// Whether it was asked for by one who gathers, and is not granted yet.
+    is_part: bool,
     process: usize,
     ttl: Ttl,
     sent: Instant,
@@ -117,9 +120,9 @@ impl Witness {
     }
 
     /// The locks that were asked for together with this one.
-    fn set(&self, lock_id: &LockId) -> Range<usize> {
+    fn set(&self, lock_id: &LockId) -> Vec<usize> {
         let id = self.numbers.get(lock_id);
-        id.map_or(0..0, |id| self.locks[*id].group.clone())
+        id.map_or_else(Vec::new, |id| self.locks[*id].group.clone())
     }
 
     /// An acquisition is sent, by the waiter of that number if it is one. Gives the number of its first lock.
@@ -132,9 +135,11 @@ impl Witness {
     ) -> usize {
         let now = Instant::now();
         let id = self.locks.len();
+        let is_part = waiter.is_some_and(|waiter| self.waiters.is_part(waiter, claims));
         let locks = claims.iter().map(|claim| Lock {
             key: claim.key.as_str().to_owned(),
-            group: id..id + claims.len(),
+            group: (id..id + claims.len()).collect(),
+            is_part,
             process,
             ttl,
             sent: now,
@@ -160,10 +165,12 @@ impl Witness {
         self.numbers
             .extend(numbers.map(|(claim, id)| (claim.lock_id.clone(), id)));
         if let Some(waiter) = waiter {
-            let before = self.waiters.attempt(waiter, id, self.stalled);
+            let before = match is_part {
+                true => self.waiters.takes(waiter, id).map(|()| Vec::new()),
+                false => self.waiters.attempt(waiter, id, self.stalled),
+            };
             match before {
-                Ok(Some(before)) => self.orphan(before),
-                Ok(None) => {}
+                Ok(before) => before.into_iter().for_each(|id| self.orphan(id)),
                 Err(problem) => self.problem(problem),
             }
         }
@@ -277,13 +284,35 @@ impl Witness {
     }
 
     /// The locks of a set have been given to whoever asked for them.
-    pub(super) fn hold(&mut self, grants: &[Grant], auto_extend: Option<AutoExtend>) {
+    pub(super) fn hold(&mut self, grants: &[Grant], ttl: Ttl, auto_extend: Option<AutoExtend>) {
+        let of_set = |grant: &Grant| self.numbers.get(&grant.lock_id).copied();
+        let set: Vec<_> = grants.iter().filter_map(of_set).collect();
+        for id in set.clone() {
+            if self.locks[id].is_part {
+                self.was_gathered(id, ttl, &set);
+            }
+        }
         for grant in grants {
             self.holds(&grant.lock_id, grant.fence, auto_extend);
         }
         let set = grants.first().map(|grant| self.set(&grant.lock_id).len());
         if set != Some(grants.len()) {
             self.problem(format!("{} locks of {set:?} were given", grants.len()));
+        }
+    }
+
+    /// A lock that was gathered is held from its last extension on, which was one of all of the set, and of their gates.
+    fn was_gathered(&mut self, id: usize, ttl: Ttl, set: &[usize]) {
+        let is_gate = |id: &usize| self.locks[*id].key.ends_with(GATE);
+        let mut of_set = self.locks[id].group.clone();
+        of_set.retain(|id| !is_gate(id));
+        let lock = &mut self.locks[id];
+        (lock.is_part, lock.group) = (false, set.to_vec());
+        let last = std::mem::take(&mut lock.extensions).pop();
+        let last = last.filter(|last| last.was_answered && last.ttl == ttl && of_set == set);
+        match last {
+            Some(last) => (lock.sent, lock.ttl) = (last.sent, last.ttl),
+            None => self.problem(format!("lock {id} was given before all were extended")),
         }
     }
 
@@ -326,12 +355,12 @@ impl Witness {
     /// Its holder was told that it is lost, or another of the same set.
     pub(super) fn lost(&mut self, lock_id: &LockId, error: &Error) {
         let set = self.set(lock_id);
-        if !self.locks[set.clone()].iter().any(Lock::may_be_lost) {
+        if !set.iter().any(|id| self.locks[*id].may_be_lost()) {
             self.problem(format!(
                 "the holder of {set:?} was told although it was extended in time"
             ));
         }
-        let was_forced = self.locks[set.clone()].iter().any(|lock| lock.forced);
+        let was_forced = set.iter().any(|id| self.locks[*id].forced);
         for id in set {
             self.is_lost(id, was_forced, error);
         }
@@ -408,16 +437,28 @@ impl Witness {
     }
 
     /// Gives the number of the extension among those of each of these locks: all of a set.
-    pub(super) fn extending(&mut self, lock_ids: &[LockId], ttl: Ttl, is_heartbeat: bool) -> usize {
-        let set = self.set(&lock_ids[0]);
-        if set.len() != lock_ids.len() {
-            self.problem(format!("{} of {set:?} were extended", lock_ids.len()));
+    pub(super) fn extending(
+        &mut self,
+        lock_ids: &[LockId],
+        ttl: Ttl,
+        is_heartbeat: bool,
+    ) -> Vec<usize> {
+        let numbers = lock_ids.iter().filter_map(|id| self.numbers.get(id));
+        let asked: Vec<usize> = numbers.copied().collect();
+        for id in &asked {
+            match self.locks[*id].is_part {
+                // Those that are gathered become a set by and by.
+                true => self.locks[*id].group.clone_from(&asked),
+                false if self.locks[*id].group != asked => {
+                    self.problem(format!("{asked:?} were extended, and {id} with them"));
+                }
+                false => {}
+            }
         }
-        let mut number = 0;
-        for id in set {
+        let extension = |id: usize| {
             let lock = &mut self.locks[id];
             let is_over = lock.ended.is_some() || lock.told.is_some();
-            number = lock.extensions.len();
+            let number = lock.extensions.len();
             lock.extensions.push(Extension {
                 ttl,
                 sent: Instant::now(),
@@ -425,18 +466,26 @@ impl Witness {
                 was_answered: false,
             });
             if is_heartbeat && is_over {
-                self.problem(format!("a heartbeat was sent for {id} after its end"));
+                let problem = format!("a heartbeat was sent for {id} after its end");
+                self.problems.push(problem);
             }
-        }
-        number
+            number
+        };
+        asked.into_iter().map(extension).collect()
     }
 
     /// The store has carried out an extension.
-    pub(super) fn extended(&mut self, lock_ids: &[LockId], number: usize) {
-        for id in self.set(&lock_ids[0]) {
-            let lock = &mut self.locks[id];
+    pub(super) fn extended(&mut self, lock_ids: &[LockId], numbers: &[usize]) {
+        for (lock_id, number) in lock_ids.iter().zip(numbers) {
+            let Some((_, lock)) = self.lock(lock_id) else {
+                continue;
+            };
             lock.set = Instant::now();
-            lock.lasts = lock.extensions[number].ttl;
+            // What is held by now has forgotten those before.
+            let Some(extension) = lock.extensions.get(*number) else {
+                continue;
+            };
+            lock.lasts = extension.ttl;
             let (before, later) = lock.extensions.split_at(number + 1);
             let was_given_up = before.last().is_some_and(|call| call.done.is_some());
             lock.overtaken |= was_given_up && later.iter().any(|call| call.was_answered);
@@ -447,15 +496,20 @@ impl Witness {
     pub(super) fn extension_done(
         &mut self,
         lock_ids: &[LockId],
-        number: usize,
+        numbers: &[usize],
         outcome: Option<ExtendOutcome>,
     ) {
         let now = Instant::now();
-        for (place, id) in self.set(&lock_ids[0]).enumerate() {
-            let lock = &mut self.locks[id];
-            lock.extensions[number].done = Some(now);
+        for (place, (lock_id, number)) in lock_ids.iter().zip(numbers).enumerate() {
+            let Some((_, lock)) = self.lock(lock_id) else {
+                continue;
+            };
+            let Some(extension) = lock.extensions.get_mut(*number) else {
+                continue;
+            };
+            extension.done = Some(now);
             match outcome {
-                Some(ExtendOutcome::Extended { .. }) => lock.extensions[number].was_answered = true,
+                Some(ExtendOutcome::Extended { .. }) => extension.was_answered = true,
                 Some(ExtendOutcome::Absent { lock: absent, .. }) if absent == place => {
                     lock.absent.get_or_insert(now);
                 }

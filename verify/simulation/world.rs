@@ -190,11 +190,11 @@ impl World {
         process: usize,
         lock_ids: &[LockId],
         ttl: Ttl,
-        number: usize,
+        numbers: &[usize],
     ) -> ExtendOutcome {
         let (outcome, gone) = self.store.extend(lock_ids, ttl, self.now_ms(process));
         match outcome {
-            ExtendOutcome::Extended { .. } => self.witness.extended(lock_ids, number),
+            ExtendOutcome::Extended { .. } => self.witness.extended(lock_ids, numbers),
             ExtendOutcome::Absent { .. } => self.removed(gone, false),
         }
         let is_there = matches!(outcome, ExtendOutcome::Extended { .. });

@@ -37,7 +37,7 @@ export const shared = [
     "A waiter that is woken does not try to take the lock.",
     [
       [
-        "waiting/waiter.rs",
+        "waiting/waiter/pausing.rs",
         `times = told => match ticket.is_news(times) {
                 true => PauseEnd::Freed,
                 false => PauseEnd::Changed,

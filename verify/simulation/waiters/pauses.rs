@@ -43,6 +43,10 @@ impl Waiter {
         stalled: Instant,
         others_asked: Option<Instant>,
     ) -> bool {
+        // What it asks then, and when, is between it and those who want the same.
+        if self.may_gather() {
+            return false;
+        }
         let goes_on = |since: Instant| match since > self.asked_at {
             true if self.may_rely_on_messages() => since + self.longest_pause(),
             true => since + self.pause_after(self.attempts + self.others.0 + 1),

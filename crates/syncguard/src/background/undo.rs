@@ -139,6 +139,7 @@ fn start(
                 pause: FIRST_PAUSE,
             };
             undo.run(running).await;
+            release.tell(backend.work().queues());
         });
         if timeout(backend.operation_timeout(), &mut undoing)
             .await

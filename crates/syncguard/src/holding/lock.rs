@@ -89,7 +89,8 @@ impl Default for LockOptions {
 ///
 /// Those in this process who wait for the same key on the same backend are served in the order in which they
 /// came, and only the first of them asks: at the pace of the most eager of them, so that nobody waits longer than if it had
-/// asked by itself. Whoever wants several things waits for the one that stood in the way, and keeps nobody from the others. Between processes there is no order. Whoever does not wait (no retries, or no time) does not queue
+/// asked by itself. Whoever wants several things waits for the one that stood in the way, and keeps nobody from the others; when that is in vain, it takes
+/// them one after another, for a while at a time (docs/several-keys.md, "Who is served first"). Between processes there is no order. Whoever does not wait (no retries, or no time) does not queue
 /// either.
 ///
 /// Dropping the future cancels: what the store may have granted is released in the background.

@@ -233,7 +233,7 @@ impl Drop for ReleaseNotice<'_> {
 }
 
 /// Makes locks end later.
-async fn extend(
+pub(crate) async fn extend(
     backend: &Arc<dyn Backend>,
     mut extension: Extension,
     options: CallOptions,
@@ -368,6 +368,16 @@ pub(crate) fn timed_out(backend: &dyn Backend, limit: Duration) -> Error {
     }
 }
 
+/// Whether a lock has ended that was asked for at the time `sent`, and is granted now. The shortest locks may have, within the tolerance:
+/// nobody else gets them meanwhile. But their heartbeats would come too late.
+pub(crate) fn is_over(sent: Instant, ttl: Ttl, extends_itself: bool) -> bool {
+    let shortest = match extends_itself {
+        true => Duration::ZERO,
+        false => Duration::from_millis(TIME_TOLERANCE_MS.unsigned_abs()),
+    };
+    clock::now() >= end_of(sent, ttl).max(sent + shortest)
+}
+
 /// An acquisition that leaves no locks behind when it is dropped before its answer is known.
 struct Attempt {
     backend: Arc<dyn Backend>,
@@ -423,7 +433,7 @@ impl Attempt {
         };
         if let Ok(AcquireOutcome::Acquired(_)) = &answer {
             let sent = self.sending.sent().unwrap_or(self.started);
-            if self.is_over(sent) {
+            if is_over(sent, self.ttl, self.hold.is_some()) {
                 self.state = State::TooLate;
                 return Err(self.too_late());
             }
@@ -442,16 +452,6 @@ impl Attempt {
             ));
         }
         answer
-    }
-
-    /// Whether a lock that is granted now has ended. The shortest locks may have, within the tolerance: nobody else
-    /// gets them meanwhile. But their heartbeats would come too late.
-    fn is_over(&self, sent: Instant) -> bool {
-        let shortest = match self.hold {
-            Some(_) => Duration::ZERO,
-            None => Duration::from_millis(TIME_TOLERANCE_MS.unsigned_abs()),
-        };
-        clock::now() >= end_of(sent, self.ttl).max(sent + shortest)
     }
 
     fn too_late(&self) -> Error {

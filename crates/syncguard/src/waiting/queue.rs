@@ -6,8 +6,8 @@
 //! place, and the next one asks. So nobody is kept from what is free, and nobody waits in a circle, because whoever is
 //! waited for is older, or on its way to the store.
 //!
-//! Whoever wants several things could be passed for ever, by those who take one of them while it waits for another. If that has
-//! happened a few times, those who came later leave all that it wants alone, for a [time](Kept) that grows.
+//! Whoever wants several things could be passed for ever, by those who take one of them while it waits for another. So it gathers them
+//! after a while: `waiter/gathering.rs`.
 
 pub(super) mod line;
 
@@ -49,7 +49,6 @@ pub(super) struct Queue {
     pub(super) lines: SmallVec<[Line; 1]>,
     /// The slots that this process was granted while somebody waited, and has not released.
     pub(super) held: HashSet<u16>,
-    pub(super) kept: Option<Kept>,
 }
 
 /// What one ticket wants of one key.
@@ -59,17 +58,6 @@ pub(super) struct Want {
     pub(super) wish: Wish,
     /// Whether its question, which is on its way, was asked because this was freed.
     pub(super) was_freed: bool,
-    /// Whether it was held when the store last spoke of it, and nobody has told since that it was freed.
-    pub(super) is_held: bool,
-}
-
-/// For whom a key is kept within this process. However long one who was passed waits in vain, others lose at most a quarter of the time,
-/// and however many there are: the time before the next is three times as long as that for which it was kept.
-#[derive(Clone, Copy)]
-pub(super) struct Kept {
-    pub(super) number: u64,
-    pub(super) until: Instant,
-    pub(super) rests_until: Instant,
 }
 
 impl Queues {
@@ -116,9 +104,11 @@ impl Queues {
         };
         let tell = tell(queue, slot);
         queue.lines.sort_by_key(Line::first);
-        let reaches = |line: &&mut Line| {
-            let slots = line.wish.slots;
-            slots.is_none_or(|slots| slot.is_none_or(|number| number <= slots.count()))
+        // Slot 0 is the gate, which is wanted as a key is.
+        let reaches = |line: &&mut Line| match (line.wish.slots, slot) {
+            (_, None) => true,
+            (None, Some(number)) => number == 0,
+            (Some(slots), Some(number)) => (1..=slots.count()).contains(&number),
         };
         queue.lines.iter_mut().filter(reaches).for_each(tell);
     }
@@ -162,13 +152,9 @@ impl QueuesInner {
         self.by_key.get_mut(&want.key)?.line_mut(want)
     }
 
-    /// Whether the one of that number may ask for this: it is not kept for another, and its line lets him.
+    /// Whether the one of that number may ask for this.
     pub(super) fn is_open(&self, want: &Want, number: u64) -> bool {
-        let queue = self.by_key.get(&want.key);
-        queue.is_none_or(|queue| {
-            let lets = |line: &Line| line.lets(number);
-            queue.barred_until(number).is_none() && queue.line(want).is_none_or(lets)
-        })
+        self.line(want).is_none_or(|line| line.lets(number))
     }
 
     /// Forgets what nobody waits or asks for any more. What this gives is to be dropped without the lock: the connection that a watch
@@ -184,7 +170,7 @@ impl QueuesInner {
                 watches.extend(line.watch.take_if(|_| is_idle));
                 !is_idle
             });
-            if queue.lines.is_empty() && queue.kept.is_none() {
+            if queue.lines.is_empty() {
                 self.by_key.remove(&want.key);
             }
         }
@@ -199,12 +185,6 @@ impl Queue {
 
     pub(super) fn line_mut(&mut self, want: &Want) -> Option<&mut Line> {
         self.lines.iter_mut().find(|line| line.wish == want.wish)
-    }
-
-    /// Until when the key is kept for somebody who came before the one of that number.
-    pub(super) fn barred_until(&self, number: u64) -> Option<Instant> {
-        let kept = self.kept.filter(|kept| kept.number < number)?;
-        (Instant::now() < kept.until).then_some(kept.until)
     }
 }
 

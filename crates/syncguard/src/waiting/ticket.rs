@@ -7,7 +7,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::queue::line::{Line, LineMember, Wish};
-use super::queue::{DOUBT, Kept, Queue, Queues, QueuesInner, Want, all_slots};
+use super::queue::{DOUBT, Queue, Queues, QueuesInner, Want, all_slots};
 use super::retry::{RetryPolicy, Wait};
 use super::wakeups::Watch;
 use crate::asking::outcome::Grant;
@@ -17,12 +17,6 @@ use crate::random;
 use crate::text::error::{Busy, Error};
 use crate::values::batch::Batch;
 use crate::values::claim::Claim;
-
-/// How often others may take what was free for one who needs it together with something else.
-const PASSED: u32 = 4;
-/// For how long what it wants is kept for it then, at first and at most. Each time it is twice as long as before.
-const SHORTEST_KEPT: Duration = Duration::from_millis(250);
-const LONGEST_KEPT: Duration = Duration::from_secs(60);
 
 /// One who came to wait, and its place. Dropping it leaves the queues.
 pub(crate) struct Ticket {
@@ -35,10 +29,6 @@ pub(crate) struct Ticket {
     obstacle: usize,
     place: Place,
     news: Option<Arc<Notify>>,
-    /// How often what was free for it was taken by others while it waited for something else.
-    passed: u32,
-    /// For how long what it wants is kept for it, the next time.
-    keeps: Duration,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -55,14 +45,18 @@ pub(crate) enum LineRole {
     Ready,
     /// It is the first: it watches what all in this line wait for.
     First,
-    /// To wait for news, at most until then: others come before it.
-    Behind(Option<Instant>),
+    /// To wait for news: others come before it.
+    Behind,
 }
 
 impl Ticket {
-    /// One who comes, and would ask as `policy` says if it were alone. Claims of the same key stand side by side.
-    pub(crate) fn new(queues: &Queues, claims: &[Claim], policy: &RetryPolicy) -> Self {
-        let number = queues.next_number();
+    /// One who came with that number, and would ask as `policy` says if it were alone. Claims of the same key stand side by side.
+    pub(crate) fn new(
+        queues: &Queues,
+        number: u64,
+        claims: &[Claim],
+        policy: &RetryPolicy,
+    ) -> Self {
         let keys = claims.chunk_by(|one, other| one.key == other.key);
         let want = |claims: &[Claim]| {
             let claim = claims.first()?;
@@ -76,7 +70,6 @@ impl Ticket {
                     take: claims.len(),
                 },
                 was_freed: false,
-                is_held: false,
             })
         };
         Self {
@@ -88,8 +81,6 @@ impl Ticket {
             obstacle: 0,
             place: Place::Nowhere,
             news: None,
-            passed: 0,
-            keeps: SHORTEST_KEPT,
         }
     }
 
@@ -106,12 +97,16 @@ impl Ticket {
                 None => ticket.begins(queues),
                 Some(obstacle) => {
                     ticket.leaves_line(queues);
-                    ticket.was_refused(obstacle, queues);
                     ticket.stands(obstacle, queues);
                 }
             }
             Ok(closed.is_none())
         })
+    }
+
+    /// Leaves the line, and wants nothing for a while.
+    pub(crate) fn leaves(&mut self) {
+        self.with(Self::leaves_line);
     }
 
     /// Leaves its place to ask the store, whoever else may: its time is over.
@@ -140,7 +135,6 @@ impl Ticket {
                 line.refused(free_at, busy.clone(), want.was_freed, held);
                 Some(())
             });
-            ticket.was_refused(obstacle, queues);
             ticket.stands(obstacle, queues);
         });
     }
@@ -176,17 +170,14 @@ impl Ticket {
     pub(crate) fn role(&self) -> LineRole {
         let queues = lock(&self.queues.0);
         let want = &self.wants[self.obstacle];
-        let queue = queues.by_key.get(&want.key);
-        let Some((queue, line)) = queue.and_then(|queue| Some((queue, queue.line(want)?))) else {
-            return LineRole::Ready;
-        };
-        let may_ask = line.lets(self.number);
-        match queue.barred_until(self.number) {
-            _ if queues.refusal.is_some() => LineRole::Ready,
-            Some(until) if may_ask => LineRole::Behind(Some(until)),
-            None if may_ask => LineRole::Ready,
-            _ if line.asking == 0 && line.first() == Some(self.number) => LineRole::First,
-            _ => LineRole::Behind(None),
+        match queues.line(want) {
+            Some(line) if !line.lets(self.number) && queues.refusal.is_none() => {
+                match line.asking == 0 && line.first() == Some(self.number) {
+                    true => LineRole::First,
+                    false => LineRole::Behind,
+                }
+            }
+            _ => LineRole::Ready,
         }
     }
 
@@ -237,21 +228,15 @@ impl Ticket {
             let listens = |member: &LineMember| member.policy.wait != Wait::Poll;
             if line.watch.is_none() && line.members().any(listens) {
                 line.watch = listen().map(Arc::new);
-                line.watch_begins = true;
             }
             line.watch.clone()
         })
     }
 
     /// Whether what the store tells now, so many times, is news: then what it waits for may be free.
-    pub(crate) fn is_news(&mut self, times: u64) -> bool {
-        let heard = self.change(|line| {
-            let tells_of_release = !std::mem::take(&mut line.watch_begins);
-            Some((line.is_news(times), tells_of_release))
-        });
-        let (is_news, tells_of_release) = heard.unwrap_or_default();
+    pub(crate) fn is_news(&self, times: u64) -> bool {
+        let is_news = self.change(|line| Some(line.is_news(times))) == Some(true);
         if is_news {
-            self.wants[self.obstacle].is_held &= !tells_of_release;
             self.may_be_free();
         }
         is_news
@@ -325,7 +310,6 @@ impl Ticket {
         for want in &mut self.wants {
             let line = queues.line_or_new(want);
             want.was_freed = line.asks();
-            want.is_held &= !want.was_freed;
             // Of slots, there may be room for one more beside it.
             line.rouse();
         }
@@ -370,56 +354,6 @@ impl Ticket {
         if let Some(line) = queues.line_mut(&self.wants[self.obstacle]) {
             line.remove(self.number);
             line.rouse();
-            self.wants[self.obstacle].is_held &= !line.was_freed();
-        }
-    }
-
-    /// Notes that it was refused, or need not ask, and lets what it wants be kept for it if others have passed it too often: if they have taken what
-    /// had been freed while it waited for something else. Nobody passes one who waits for what is held all the time.
-    fn was_refused(&mut self, obstacle: usize, queues: &mut QueuesInner) {
-        let moves = obstacle != self.obstacle || self.wants[obstacle].wish.take > 1;
-        let was_free = !std::mem::replace(&mut self.wants[obstacle].is_held, true);
-        let held = self.wants.iter().filter(|want| want.is_held).count();
-        if moves && was_free && held == 1 {
-            self.passed += 1;
-            if self.passed >= PASSED {
-                self.keeps_all(queues);
-            }
-        }
-    }
-
-    /// Keeps all that it wants for itself, unless some of it has just been kept for another, or for itself.
-    fn keeps_all(&mut self, queues: &mut QueuesInner) {
-        let now = Instant::now();
-        let rests = |want: &Want| {
-            let kept = queues.by_key.get(&want.key).and_then(|queue| queue.kept);
-            kept.is_some_and(|kept| now < kept.rests_until)
-        };
-        if self.wants.iter().any(rests) {
-            return;
-        }
-        let kept = Kept {
-            number: self.number,
-            until: now + self.keeps,
-            rests_until: now + self.keeps * 4,
-        };
-        self.keeps = (self.keeps * 2).min(LONGEST_KEPT);
-        for want in &self.wants {
-            queues.by_key.entry(want.key.clone()).or_default().kept = Some(kept);
-        }
-    }
-
-    /// Nothing is kept for it any more.
-    fn keeps_nothing(&self, queues: &mut QueuesInner) {
-        for want in &self.wants {
-            if let Some(queue) = queues.by_key.get_mut(&want.key)
-                && queue
-                    .kept
-                    .take_if(|kept| kept.number == self.number)
-                    .is_some()
-            {
-                queue.lines.iter().for_each(Line::rouse);
-            }
         }
     }
 }
@@ -431,7 +365,6 @@ impl Drop for Ticket {
             if ticket.place == Place::Asking {
                 ticket.ends_asking(queues, |_, _, _| None);
             }
-            ticket.keeps_nothing(queues);
         });
     }
 }

@@ -4,8 +4,10 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::time::{Instant, sleep_until};
+use tokio::time::Instant;
 
+use self::obstacles::Obstacles;
+use self::windows::Gathering;
 use super::retry::{FailedAttempt, GiveUp, NextStep, RetryPolicy, RetryState, Wait};
 use super::ticket::{LineRole, Ticket};
 use crate::asking::outcome::{AcquireOutcome, Grant};
@@ -21,6 +23,12 @@ use crate::values::lock_id::LockId;
 use crate::values::time::TIME_TOLERANCE_MS;
 use crate::values::ttl::Ttl;
 
+mod gathering;
+mod obstacles;
+mod parts;
+mod pausing;
+mod windows;
+
 /// Asks for a lock, or for several at once, until they are granted: see [`lock`](crate::lock), which gives a guard.
 #[derive(Debug)]
 pub struct Waiter {
@@ -28,6 +36,9 @@ pub struct Waiter {
     request: AcquireRequest,
     policy: RetryPolicy,
     start: Instant,
+    /// Its number in the queues; none before it waits.
+    number: Option<u64>,
+    gathering: Gathering,
     retry: RetryState,
     /// The last failure of the store that was more than an attempt cut short by its time limit.
     failure: Option<Error>,
@@ -39,8 +50,7 @@ pub struct Waiter {
     asked: Instant,
     /// When the lock ends of which retries have not asked since, because it was known to be held.
     unasked: Option<Instant>,
-    /// What the store has said of it, and when.
-    busy: Option<(Instant, Busy)>,
+    obstacles: Obstacles,
     attempts: u32,
     contended: u32,
     wakeups: u32,
@@ -67,6 +77,14 @@ enum AttemptOutcome {
         /// Which claim stood in the way, and when that lock ends by itself, if that is known; `None` if the store has failed.
         obstacle: Option<(usize, Option<Instant>)>,
     },
+}
+
+/// What one who waits has to do next.
+enum Turn {
+    /// To ask, before its next retry's time or then.
+    Asks { is_hinted: bool },
+    /// To gather what it wants, for so long.
+    Gathers(Duration),
 }
 
 /// What ended a pause.
@@ -99,16 +117,18 @@ impl Waiter {
         let start = Instant::now();
         Ok(Self {
             backend: Arc::clone(backend),
+            gathering: Gathering::new(&request.claims, start),
             request,
             policy,
             start,
+            number: None,
             first_known: None,
             asked: start,
             unasked: None,
             retry: RetryState::new(policy)?,
             failure: None,
             retry_at: start,
-            busy: None,
+            obstacles: Obstacles::default(),
             attempts: 0,
             contended: 0,
             wakeups: 0,
@@ -159,46 +179,65 @@ impl Waiter {
             };
         }
         let queues = self.backend.work().queues();
-        let mut ticket = Ticket::new(queues, &self.request.claims, &self.policy);
-        let mut is_hinted = false;
+        let number = *self.number.get_or_insert_with(|| queues.next_number());
+        let mut ticket = Ticket::new(queues, number, &self.request.claims, &self.policy);
+        let mut turn = Turn::Asks { is_hinted: false };
         // What is waited for is boxed, so that whoever gets a lock at once takes no room for it.
         if !ticket.asks()? {
-            is_hinted = Box::pin(self.until_turn(&mut ticket)).await?;
+            turn = Box::pin(self.until_turn(&mut ticket)).await?;
         }
         loop {
-            let attempt = match self.ask(&mut ticket).await? {
-                AttemptOutcome::Granted(granted) => return Ok(granted),
-                AttemptOutcome::NotYet { attempt, .. } => attempt,
-            };
-            self.decide(attempt, is_hinted)?;
-            is_hinted = Box::pin(self.until_turn(&mut ticket)).await?;
+            match turn {
+                Turn::Asks { is_hinted } => match self.ask(&mut ticket).await? {
+                    AttemptOutcome::Granted(granted) => return Ok(granted),
+                    AttemptOutcome::NotYet { attempt, .. } => self.decide(attempt, is_hinted)?,
+                },
+                Turn::Gathers(window) => {
+                    ticket.leaves();
+                    if let Some(granted) = Box::pin(self.gather(window)).await {
+                        return Ok(granted);
+                    }
+                    if ticket.asks()? {
+                        let is_hinted = Instant::now() < self.retry_at;
+                        turn = Turn::Asks { is_hinted };
+                        continue;
+                    }
+                }
+            }
+            turn = Box::pin(self.until_turn(&mut ticket)).await?;
         }
     }
 
-    /// Waits in line until it is to ask. Gives whether that is before its next retry's time.
-    async fn until_turn(&mut self, ticket: &mut Ticket) -> Result<bool, Error> {
+    /// Waits in line until it is to do something.
+    async fn until_turn(&mut self, ticket: &mut Ticket) -> Result<Turn, Error> {
         let mut was_behind = false;
         loop {
+            let (since, obstacle) = (Instant::now(), ticket.obstacle());
             let end = match ticket.role() {
                 LineRole::Ready => PauseEnd::Freed,
-                LineRole::Behind(until) => {
+                LineRole::Behind => {
                     was_behind = true;
-                    self.wait_behind(ticket, until).await
+                    self.wait_behind(ticket).await
                 }
                 LineRole::First if was_behind && self.is_due_at_last() => PauseEnd::Retry,
                 LineRole::First => {
                     if std::mem::take(&mut was_behind) {
                         self.is_first()?;
                     }
+                    if let Some(window) = self.gathers_for() {
+                        return Ok(Turn::Gathers(window));
+                    }
                     self.pause(ticket).await
                 }
             };
+            let claim = self.request.claims.get(obstacle);
+            self.obstacles.stood(claim, since);
             match end {
                 PauseEnd::Changed => continue,
                 PauseEnd::Over => {
                     self.hears_last_word(ticket);
                     ticket.asks_at_last()?;
-                    return Ok(false);
+                    return Ok(Turn::Asks { is_hinted: false });
                 }
                 PauseEnd::Retry if self.relies_on_messages(ticket) => {
                     self.unasked = ticket.free_at();
@@ -212,9 +251,11 @@ impl Waiter {
                 PauseEnd::Early | PauseEnd::Retry => ticket.may_be_free(),
             }
             if ticket.asks()? {
-                return Ok(!matches!(end, PauseEnd::Retry));
+                let is_hinted = !matches!(end, PauseEnd::Retry);
+                return Ok(Turn::Asks { is_hinted });
             }
             // It stands in another line now, or behind another.
+            self.gathering.was_refused();
             was_behind = true;
         }
     }
@@ -256,20 +297,6 @@ impl Waiter {
             && ticket.is_told()
     }
 
-    /// Waits for news of its line, at most until then, and for as long as the locks are waited for.
-    async fn wait_behind(&self, ticket: &mut Ticket, until: Option<Instant>) -> PauseEnd {
-        let limit = Duration::try_from_secs_f64(self.policy.timeout_ms / 1000.0).ok();
-        let limit = limit.and_then(|limit| self.start.checked_add(limit));
-        let news = ticket.news();
-        tokio::select! {
-            biased;
-            () = sleep_if(limit) => PauseEnd::Over,
-            () = self.backend.work().closing() => PauseEnd::Over,
-            () = news.notified() => PauseEnd::Changed,
-            () = sleep_if(until) => PauseEnd::Changed,
-        }
-    }
-
     /// Notes what those in its line know, in case the store does not answer its last question.
     fn hears_last_word(&mut self, ticket: &Ticket) {
         let (failure, busy) = ticket.last_word();
@@ -280,7 +307,11 @@ impl Waiter {
         let elapsed_ms = self.elapsed_ms();
         if let Some(attempt) = attempt {
             self.retry.see(attempt, elapsed_ms);
-            (self.failure, self.busy) = (failure, busy);
+            self.failure = failure;
+        }
+        if let Some(said) = busy {
+            let claim = self.request.claims.get(ticket.obstacle());
+            self.obstacles.said(claim, said);
         }
     }
 
@@ -304,7 +335,9 @@ impl Waiter {
                 ticket.granted(ends_by(self.request.ttl), &granted.grants);
             }
             AttemptOutcome::NotYet { obstacle, .. } => match *obstacle {
-                Some((claim, free_at)) => ticket.refused(claim, self.busy.clone(), free_at),
+                Some((claim, free_at)) => {
+                    ticket.refused(claim, self.obstacles.last_said(), free_at);
+                }
                 None => ticket.failed(self.failure.as_ref()),
             },
         }
@@ -343,14 +376,16 @@ impl Waiter {
                 labels,
             }) => {
                 let labels = labels.to_texts();
-                let claim_in_the_way = self.request.claims.get(claim);
                 let busy = Busy {
-                    key: claim_in_the_way.map(|claim| claim.key.as_str().to_owned()),
+                    key: None,
                     free_in,
                     labels,
                 };
-                self.busy = Some((Instant::now(), busy));
+                let claim_in_the_way = self.request.claims.get(claim);
+                let said = (Instant::now(), busy);
+                self.obstacles.said(claim_in_the_way, said);
                 self.contended += 1;
+                self.gathering.was_refused();
                 (FailedAttempt::Locked, Some((claim, free_in)))
             }
             Err(error) => {
@@ -379,13 +414,8 @@ impl Waiter {
                 self.retry_at = Instant::now() + Duration::from_secs_f64(delay_ms / 1000.0);
                 Ok(())
             }
-            NextStep::GiveUp(GiveUp::Contention(error)) => Err(match self.busy.take() {
-                Some((told, mut busy)) => {
-                    // It goes on while it is waited for.
-                    let gone = told.elapsed();
-                    busy.free_in = busy.free_in.map(|free_in| free_in.saturating_sub(gone));
-                    error.with_busy(busy)
-                }
+            NextStep::GiveUp(GiveUp::Contention(error)) => Err(match self.obstacles.longest() {
+                Some(busy) => error.with_busy(busy),
                 None => error,
             }),
             NextStep::GiveUp(GiveUp::Failed { effort }) => {
@@ -397,53 +427,8 @@ impl Waiter {
         }
     }
 
-    /// Watches what stood in the way until the next retry is due; shorter if the lock ends by itself, if it may have been
-    /// freed, if somebody behind would ask by now, were it alone, if something has changed in the line, or if nobody can get the
-    /// lock any more because the backend is being closed.
-    async fn pause(&self, ticket: &mut Ticket) -> PauseEnd {
-        let claim = self.request.claims.get(ticket.obstacle());
-        let watch = || self.backend.watch(claim?);
-        let (news, watch) = (ticket.news(), ticket.listen(self.backend.lane(), watch));
-        let free_at = ticket.free_at();
-        let relies = self.policy.wait != Wait::Poll && free_at.is_some() && ticket.is_told();
-        let early = [
-            free_at,
-            ticket.others_ask_at(relies),
-            ticket.looks_again_at(),
-        ];
-        let early = early.into_iter().flatten().min();
-        let (until, end) = match early.filter(|early| *early < self.retry_at) {
-            Some(early) => (early, PauseEnd::Early),
-            None => (self.retry_at, PauseEnd::Retry),
-        };
-        let told = async {
-            match &watch {
-                Some(watch) => watch.freed().await,
-                None => std::future::pending().await,
-            }
-        };
-        tokio::select! {
-            biased;
-            times = told => match ticket.is_news(times) {
-                true => PauseEnd::Freed,
-                false => PauseEnd::Changed,
-            },
-            () = sleep_until(until) => end,
-            () = self.backend.work().closing() => PauseEnd::Over,
-            () = news.notified() => PauseEnd::Changed,
-        }
-    }
-
     fn elapsed_ms(&self) -> f64 {
         self.start.elapsed().as_secs_f64() * 1000.0
-    }
-}
-
-/// Completes at that time, if there is one.
-async fn sleep_if(until: Option<Instant>) {
-    match until {
-        Some(until) => sleep_until(until).await,
-        None => std::future::pending().await,
     }
 }
 

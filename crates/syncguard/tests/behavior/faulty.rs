@@ -10,7 +10,7 @@ use syncguard::{
 };
 use tokio::sync::Semaphore;
 
-/// What goes wrong; all but the last three concerns acquisitions alone.
+/// What goes wrong; all but the last four concerns acquisitions alone.
 #[derive(Debug)]
 pub(crate) enum Fault {
     /// The first so many fail like this, before the store sees them.
@@ -25,6 +25,8 @@ pub(crate) enum Fault {
     NoExtensions,
     /// The store does the first so many releases, and its answers are lost.
     ReleasesLost(AtomicUsize),
+    /// Releases fail, before the store sees them.
+    NoReleases,
 }
 
 #[derive(Debug)]
@@ -68,6 +70,9 @@ impl Faulty {
     }
 
     async fn release(&self, operation: &Operation) -> Result<Outcome, Error> {
+        if matches!(self.fault, Fault::NoReleases) {
+            return Err(lost());
+        }
         let answer = self.inner.run(operation).await;
         match &self.fault {
             Fault::ReleasesLost(left) if left.load(Ordering::SeqCst) > 0 => {

@@ -24,6 +24,7 @@ mod firestore;
 mod fixture;
 mod force_release;
 mod forrst;
+mod gathering;
 mod holding;
 mod is_locked;
 mod keys;
@@ -127,6 +128,7 @@ fn topics() -> Vec<(&'static str, Topic)> {
         ("keys", keys::TESTS),
         ("cancellation", cancellation::TESTS),
         ("waiting", waiting::TESTS),
+        ("gathering", gathering::TESTS),
         ("holding", holding::TESTS),
         ("concurrency", concurrency::TESTS),
         ("close", close::TESTS),

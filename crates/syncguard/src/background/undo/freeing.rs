@@ -8,8 +8,10 @@ use crate::background::backend::Backend;
 use crate::clock;
 use crate::text::error::{Error, ErrorKind};
 use crate::values::batch::Batch;
+use crate::values::key::Key;
 use crate::values::lock_id::LockId;
 use crate::values::ttl::Ttl;
+use crate::waiting::queue::Queues;
 
 /// What comes of a release.
 pub(super) type Released = Result<Batch<ReleaseOutcome>, Error>;
@@ -19,6 +21,8 @@ pub(crate) struct Freeing {
     release: Operation,
     /// Before that, they are not freed, and end then.
     hold_until: Option<Instant>,
+    /// What it frees. Those of this process who wait for it hear of it in the end.
+    keys: Batch<Key>,
 }
 
 impl Freeing {
@@ -26,6 +30,20 @@ impl Freeing {
         Self {
             release: Operation::Release(request),
             hold_until,
+            keys: Batch::new(),
+        }
+    }
+
+    /// Tells those who wait for `keys`, if it is done in the background.
+    pub(crate) fn telling(self, keys: Batch<Key>) -> Self {
+        Self { keys, ..self }
+    }
+
+    /// It is over.
+    pub(super) fn tell(&self, queues: &Queues) {
+        for key in &self.keys {
+            queues.release_sent(key, None);
+            queues.release_ended(key);
         }
     }
 

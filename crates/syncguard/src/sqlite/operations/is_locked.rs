@@ -51,10 +51,11 @@ pub(in crate::sqlite) fn free_among(
         let mut free = Vec::new();
         for lock_key in lock_keys {
             let is_free = match split_slot(lock_key) {
-                Some((slots_key, count)) => {
+                // Slot 0 is none: who waits for it wants that one.
+                Some((slots_key, count)) if count > 0 => {
                     held_slots(connection, slots_key, count, &[], now_ms)?.is_one_free()
                 }
-                None => {
+                _ => {
                     let end = expiry(connection, lock_key)?;
                     !end.is_some_and(|at| is_held(at, now_ms))
                 }

@@ -47,8 +47,6 @@ pub(in crate::waiting) struct Line {
     pub(in crate::waiting) lane: Option<Lane>,
     /// Hears what the store tells; there once it was needed.
     pub(in crate::waiting) watch: Option<Arc<Watch>>,
-    /// Whether the next news may be that the store begins to tell, and so of no release.
-    pub(in crate::waiting) watch_begins: bool,
     /// When the store last said something of it, or it was granted.
     pub(in crate::waiting) known: Instant,
     /// When that ends by itself which stood in the way, as far as is known.
@@ -85,7 +83,6 @@ impl Line {
             hand_over: HandOver::default(),
             lane: None,
             watch: None,
-            watch_begins: false,
             known: now,
             taken: None,
             look_again_at: None,
@@ -121,11 +118,6 @@ impl Line {
             Room::Full => false,
         };
         is_beside && (has_room || self.freed > 0)
-    }
-
-    /// Whether this process has freed it, and nobody has found out yet what came of that.
-    pub(in crate::waiting) fn was_freed(&self) -> bool {
-        self.freed > 0
     }
 
     /// Whether the one of that number may ask for this, whether it stands in this line or not.

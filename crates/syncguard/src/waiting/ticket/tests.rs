@@ -6,11 +6,8 @@ use crate::values::claim::Slots;
 use crate::values::fence::Fence;
 use crate::values::key::Key;
 use crate::values::lock_id::LockId;
-use crate::waiting::listener::{Listen, Listener};
-use crate::waiting::wakeups::Wakeups;
 
 const LIMIT: u16 = 2;
-const MS: Duration = Duration::from_millis(1);
 
 fn key(name: &str) -> Claim {
     Claim::new(Key::new(name).unwrap()).unwrap()
@@ -21,7 +18,12 @@ fn slot_of(count: u16) -> Claim {
 }
 
 fn enter(queues: &Queues, claims: &[Claim]) -> Ticket {
-    Ticket::new(queues, claims, &RetryPolicy::default())
+    Ticket::new(
+        queues,
+        queues.next_number(),
+        claims,
+        &RetryPolicy::default(),
+    )
 }
 
 /// One who asks.
@@ -176,96 +178,6 @@ fn that_one_wish_for_slots_was_refused_says_nothing_of_another() {
     assert!(!is_ready(&few), "it cannot use that");
     assert!(is_ready(&two) && is_ready(&many));
     assert!(two.asks().unwrap() && many.asks().unwrap() && !few.asks().unwrap());
-}
-
-/// Two keys, and one who wants both. Others take one of them whenever it waits for the other.
-fn passed(queues: &Queues, times: u32) -> Ticket {
-    let keys = [key("a"), key("b")];
-    let mut both = asking(queues, &keys);
-    for time in 0..times as usize {
-        both.refused(time % 2, None, None);
-        free(queues, &keys[time % 2]);
-        assert!(both.asks().unwrap());
-    }
-    both.refused(times as usize % 2, None, None);
-    both
-}
-
-#[tokio::test(start_paused = true)]
-async fn who_was_passed_too_often_is_passed_by_none_who_came_later_for_a_time() {
-    let queues = Queues::default();
-    let mut older = enter(&queues, &[key("b")]);
-    let both = passed(&queues, 3);
-    drop(asking(&queues, &[key("a")]));
-    drop(both);
-    let mut both = passed(&queues, 4);
-    assert!(older.asks().unwrap(), "it came before");
-    drop(older);
-    let mut later = waiting(&queues, &[key("b")]);
-    assert!(matches!(later.role(), LineRole::Behind(Some(_))));
-    tokio::time::advance(250 * MS).await;
-    assert!(is_ready(&later) && later.asks().unwrap());
-    drop(later);
-    // For three times as long, nothing is kept, then for twice as long as before.
-    for (rests_ms, keeps_ms) in [(700, 0), (50, 500)] {
-        tokio::time::advance(rests_ms * MS).await;
-        for freed in [0, 1] {
-            free(&queues, &[key("a"), key("b")][freed]);
-            assert!(both.asks().unwrap());
-            both.refused(1 - freed, None, None);
-        }
-        let mut later = enter(&queues, &[key("b")]);
-        assert_eq!(later.asks().unwrap(), keeps_ms == 0);
-        tokio::time::advance(keeps_ms * MS).await;
-        assert!(keeps_ms == 0 || later.asks().unwrap());
-    }
-    drop(both);
-    assert!(queues.is_empty());
-}
-
-#[test]
-fn nothing_is_kept_for_one_who_waits_for_what_is_held_all_the_time() {
-    let queues = Queues::default();
-    let mut both = asking(&queues, &[key("a"), key("b")]);
-    for _ in 0..10 {
-        // It asks for the sake of time, and the other is held at that moment.
-        both.refused(1, None, None);
-        both.may_be_free();
-        assert!(both.asks().unwrap());
-        both.refused(0, None, None);
-        free(&queues, &key("a"));
-        assert!(both.asks().unwrap());
-    }
-    both.refused(1, None, None);
-    asking(&queues, &[key("a")]);
-}
-
-/// A store that never tells anything by itself.
-struct Silent;
-
-#[async_trait::async_trait]
-impl Listen for Silent {
-    async fn open(&self) -> Result<Box<dyn Listener>, Error> {
-        std::future::pending().await
-    }
-}
-
-#[test]
-fn that_a_store_begins_to_tell_is_no_release() {
-    let (queues, wakeups) = (Queues::default(), Wakeups::new(Silent));
-    let mut both = asking(&queues, &[key("a"), key("b")]);
-    both.refused(1, None, None);
-    for _ in 0..10 {
-        // It watches the other anew whenever it comes back from the line for the one.
-        let mut one = asking(&queues, &[key("a")]);
-        both.listen(None, || Some(wakeups.watch("b"))).unwrap();
-        assert!(both.is_news(1) && !both.asks().unwrap());
-        one.granted(Instant::now(), &[grant(None)]);
-        free(&queues, &key("a"));
-        assert!(both.asks().unwrap());
-        both.refused(1, None, None);
-    }
-    asking(&queues, &[key("a")]);
 }
 
 #[test]

@@ -23,6 +23,7 @@ use crate::waiting::listener::StoreMessage;
 use crate::waiting::retry::Jitter;
 use crate::waiting::wakeups::{Wakeups, Watch};
 
+mod gathering;
 mod hand_over;
 mod several;
 mod told;
@@ -342,7 +343,7 @@ async fn who_is_cancelled_in_the_moment_of_its_turn_passes_it_on() {
     let t = Scene::free_after(S(0));
     let queues = t.store.work.queues();
     let claims = [Claim::new(key()).unwrap()];
-    let enter = || Ticket::new(queues, &claims, &patient());
+    let enter = || Ticket::new(queues, queues.next_number(), &claims, &patient());
     let [mut first, mut behind, mut last] = [(); 3].map(|()| enter());
     assert!(first.asks().unwrap());
     assert!(!behind.asks().unwrap() && !last.asks().unwrap());

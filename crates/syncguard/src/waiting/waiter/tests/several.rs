@@ -1,20 +1,28 @@
 //! Those who wait for several keys at once.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
 use super::*;
-use crate::asking::request::ReleaseRequest;
+use crate::asking::outcome::ExtendOutcome;
+use crate::asking::request::{Extension, ReleaseRequest};
 use crate::values::claim::Slots;
 
 /// A store of many keys, by key the lock id that holds it.
 #[derive(Debug, Default)]
-struct Keys {
-    work: Work,
-    held: Mutex<HashMap<Key, LockId>>,
+pub(super) struct Keys {
+    pub(super) work: Work,
+    pub(super) held: Mutex<HashMap<Key, LockId>>,
+    /// When those end that were granted; without one, a lock lasts for ever.
+    ends: Mutex<HashMap<LockId, Instant>>,
     /// For which keys it was asked, in order.
-    asked: Mutex<Vec<String>>,
+    pub(super) asked: Mutex<Vec<String>>,
     /// How many questions are on their way to it, and how many were at most.
     on_their_way: Mutex<(usize, usize)>,
+    /// How many locks each extension was of, and for how long.
+    pub(super) extended: Mutex<Vec<(usize, Ttl)>>,
+    /// Whether the answers of extensions are lost.
+    pub(super) loses_answers: AtomicBool,
 }
 
 #[async_trait]
@@ -42,8 +50,30 @@ impl Backend for Keys {
             self.on_their_way.lock().unwrap().0 -= 1;
         }
         let mut held = self.held.lock().unwrap();
+        let mut ends = self.ends.lock().unwrap();
+        let lasts = |id: &LockId| ends.get(id).is_none_or(|end| Instant::now() < *end);
+        held.retain(|_, holder| lasts(holder));
         Ok(match operation {
-            Operation::Acquire(request) => Outcome::Acquire(self.acquire(&mut held, request)),
+            Operation::Acquire(request) => {
+                let end = Instant::now() + request.ttl.as_duration();
+                ends.extend(request.lock_ids().into_iter().map(|id| (id, end)));
+                Outcome::Acquire(self.acquire(&mut held, request))
+            }
+            Operation::Extend(Extension { lock_ids, ttl, .. }) => {
+                self.extended.lock().unwrap().push((lock_ids.len(), *ttl));
+                let is_held = |id: &LockId| held.values().any(|holder| holder == id);
+                if let Some(lock) = lock_ids.iter().position(|id| !is_held(id)) {
+                    let absence = Absence::NotFound;
+                    return Ok(Outcome::Extend(ExtendOutcome::Absent { lock, absence }));
+                }
+                let end = Instant::now() + ttl.as_duration();
+                ends.extend(lock_ids.iter().map(|id| (id.clone(), end)));
+                if self.loses_answers.load(SeqCst) {
+                    let error = Error::new(ErrorKind::NetworkTimeout, "the answer is lost");
+                    return Err(error.with_unknown_outcome());
+                }
+                Outcome::Extend(ExtendOutcome::Extended { expires_at_ms: 2 })
+            }
             Operation::Release(ReleaseRequest { lock_ids, .. }) => {
                 held.retain(|_, holder| !lock_ids.contains(holder));
                 let released = lock_ids.iter().map(|_| ReleaseOutcome::Released);
@@ -93,20 +123,20 @@ impl Keys {
     }
 }
 
-struct Scene {
-    store: Arc<Keys>,
-    backend: Arc<dyn Backend>,
+pub(super) struct Scene {
+    pub(super) store: Arc<Keys>,
+    pub(super) backend: Arc<dyn Backend>,
 }
 
 impl Scene {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         let store = Arc::<Keys>::default();
         let backend = Arc::clone(&store) as _;
         Self { store, backend }
     }
 
     /// Waits for what is claimed, holds it for a while, and gives when it was granted.
-    fn hold(&self, claims: Vec<Claim>, held: Duration) -> JoinHandle<Duration> {
+    pub(super) fn hold(&self, claims: Vec<Claim>, held: Duration) -> JoinHandle<Duration> {
         let backend = Arc::clone(&self.backend);
         let start = Instant::now();
         tokio::spawn(async move {
@@ -123,15 +153,15 @@ impl Scene {
     }
 }
 
-fn claims(names: &[&str]) -> Vec<Claim> {
+pub(super) fn claims(names: &[&str]) -> Vec<Claim> {
     let claim = |name: &&str| Claim::new(Key::new(name).unwrap()).unwrap();
     names.iter().map(claim).collect()
 }
 
-const S: Duration = Duration::from_secs(1);
+pub(super) const S: Duration = Duration::from_secs(1);
 
 /// Lets those who were started take their places.
-async fn settle() {
+pub(super) async fn settle() {
     for _ in 0..20 {
         yield_now().await;
     }
@@ -173,70 +203,6 @@ async fn who_waits_for_one_of_several_keeps_nobody_from_the_others() {
     holder.await.unwrap();
     assert_eq!(both.await.unwrap(), S);
     assert!(t.store.work.queues().is_empty());
-}
-
-/// Some who want one of these keys again and again, until they are aborted.
-fn singles(t: &Scene, each: &[(&'static str, u64)]) -> Vec<JoinHandle<()>> {
-    let loops = each.iter().map(|&(key, held_ms)| {
-        let backend = Arc::clone(&t.backend);
-        tokio::spawn(async move {
-            loop {
-                let guard = lock(&backend, claims(&[key]), &waits(patient())).await;
-                sleep(Duration::from_millis(held_ms)).await;
-                guard.unwrap().release().await.unwrap();
-            }
-        })
-    });
-    loops.collect()
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_set_is_not_starved_by_those_who_want_one_of_its_keys() {
-    let t = Scene::new();
-    let keys = [("a", 7), ("b", 11), ("c", 5), ("d", 13)];
-    let others = singles(&t, &[keys, keys, keys].concat());
-    settle().await;
-    for _ in 0..10 {
-        let waited = t
-            .hold(claims(&["a", "b", "c", "d"]), S / 100)
-            .await
-            .unwrap();
-        assert!(waited < S / 2, "{waited:?}");
-    }
-    others.iter().for_each(JoinHandle::abort);
-}
-
-#[tokio::test(start_paused = true)]
-async fn however_long_others_hold_each_key_a_set_gets_all_in_the_end() {
-    let t = Scene::new();
-    let others = singles(&t, &[("a", 3000), ("a", 3000), ("b", 4100), ("b", 4100)]);
-    settle().await;
-    let waited = t.hold(claims(&["a", "b"]), S).await.unwrap();
-    assert!(waited < 100 * S, "{waited:?}");
-    others.iter().for_each(JoinHandle::abort);
-}
-
-#[tokio::test(start_paused = true)]
-async fn who_takes_all_slots_is_not_starved_by_those_who_take_one() {
-    let t = Scene::new();
-    let one = |held_ms: u64| {
-        let backend = Arc::clone(&t.backend);
-        tokio::spawn(async move {
-            loop {
-                let guard = lock(&backend, slot_of(4), &waits(patient())).await;
-                sleep(Duration::from_millis(held_ms)).await;
-                guard.unwrap().release().await.unwrap();
-            }
-        })
-    };
-    let others: Vec<_> = [20, 23, 29, 31, 37, 40].map(one).into();
-    settle().await;
-    let all = || (0..4).map(|_| slot_of(4)).collect();
-    for _ in 0..10 {
-        let waited = t.hold(all(), S / 100).await.unwrap();
-        assert!(waited < S, "{waited:?}");
-    }
-    others.iter().for_each(JoinHandle::abort);
 }
 
 #[tokio::test(start_paused = true)]
@@ -327,6 +293,29 @@ async fn whose_time_ends_in_line_asks_once_and_hears_what_stood_in_the_way() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_wait_in_vain_names_what_it_stood_in_line_for_longest() {
+    let t = Scene::new();
+    let hold = |name| {
+        let (key, id) = (Key::new(name).unwrap(), LockId::generate().unwrap());
+        t.store.held.lock().unwrap().insert(key, id);
+    };
+    hold("b");
+    let policy = RetryPolicy {
+        timeout_ms: 1000.0,
+        ..patient()
+    };
+    let backend = Arc::clone(&t.backend);
+    let options = waits(policy);
+    let both = tokio::spawn(async move { lock(&backend, claims(&["a", "b"]), &options).await });
+    sleep(9 * S / 10).await;
+    // At the end, the store names the first that is held.
+    hold("a");
+    let error = both.await.unwrap().unwrap_err();
+    assert_eq!(t.store.asked.lock().unwrap().len(), 2);
+    assert_eq!(error.busy().unwrap().key.as_deref(), Some("b"));
+}
+
+#[tokio::test(start_paused = true)]
 async fn who_has_no_key_in_common_does_not_wait() {
     let t = Scene::new();
     let holder = t.hold(claims(&["b"]), S);
@@ -377,7 +366,7 @@ async fn those_who_wait_for_slots_get_them_as_they_are_freed() {
     assert!(t.store.work.queues().is_empty());
 }
 
-fn slot_of(count: u16) -> Claim {
+pub(super) fn slot_of(count: u16) -> Claim {
     Claim::slot(Key::new("s").unwrap(), Slots::new(count).unwrap()).unwrap()
 }
 

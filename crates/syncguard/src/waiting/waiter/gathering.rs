@@ -1,0 +1,150 @@
+//! How one who waits for several things in vain gets them: it takes them one after another, in the one order of all claims, as ordinary
+//! locks that last for a window, and waits for each as if it wanted nothing else. When it has all of them, one extension of all
+//! gives them the time that was asked for, and only then they are granted. Else it gives back what it has when the window is over,
+//! and leaves the others alone for three times as long.
+//!
+//! Two that gather never wait for each other in a circle, because both take what they want in the same order. Of one key, each could have
+//! some of the slots that both need: whoever takes more than one has its *gate* first, the lock on slot 0, which is none.
+
+use std::time::Duration;
+
+use futures_core::future::BoxFuture;
+use tokio::time::{Instant, sleep_until};
+
+use super::parts::{GATE, PART_TTL, Parts, SHORTEST_CALL};
+use super::pausing::sleep_if;
+use super::{Granted, Waiter};
+use crate::asking::request::AcquireRequest;
+use crate::clock;
+use crate::text::error::Error;
+use crate::values::claim::Claim;
+use crate::values::lock_id::LockId;
+use crate::values::ttl::Ttl;
+use crate::waiting::retry::{FailedAttempt, RetryPolicy};
+
+/// Retries are counted so often at most.
+const SHORTEST_PAUSE: Duration = Duration::from_millis(1);
+
+/// What to take for these claims, in order.
+fn with_gates(claims: &[Claim]) -> Result<Vec<Claim>, Error> {
+    let mut all = Vec::with_capacity(claims.len());
+    for same in claims.chunk_by(|one, other| one.key == other.key) {
+        if let [first, _, ..] = same {
+            all.push(Claim::new(first.key.slot(GATE))?);
+        }
+        all.extend_from_slice(same);
+    }
+    Ok(all)
+}
+
+impl Waiter {
+    /// For how long to gather, if it is time to. Whoever wants one thing has no need to.
+    pub(super) fn gathers_for(&self) -> Option<Duration> {
+        let left = self
+            .limit()
+            .map(|limit| limit.saturating_duration_since(Instant::now()));
+        let has_time = left.is_none_or(|left| left > 2 * SHORTEST_CALL);
+        let is_last = self.retry.is_last(self.elapsed_ms());
+        let may = self.request.claims.len() > 1 && has_time && !is_last;
+        self.gathering.window(self.start.elapsed()).filter(|_| may)
+    }
+
+    /// Takes what it wants, one after another. `None` if it has not got all of it in that time, and holds nothing.
+    pub(super) async fn gather(&mut self, window: Duration) -> Option<Granted> {
+        let mut parts = Parts::new(&self.backend, self.request.ttl, self.limit());
+        let granted = match self.take_all(&mut parts, window).await {
+            Some(()) => parts.confirm(&self.request).await,
+            None => None,
+        };
+        // Nothing is waited for once it is granted: whoever is cancelled then would not know of it.
+        if granted.is_none() {
+            self.gathering.was_in_vain(window);
+            parts.give_back().await;
+        }
+        granted
+    }
+
+    async fn take_all(&mut self, parts: &mut Parts, window: Duration) -> Option<()> {
+        let ttl = window.min(PART_TTL).as_millis();
+        let ttl = Ttl::from_millis(i64::try_from(ttl).ok()?).ok()?;
+        // That leaves time for an answer, or to ask once more.
+        let mut over = self
+            .limit()
+            .and_then(|limit| limit.checked_sub(SHORTEST_CALL));
+        for claim in with_gates(&self.request.claims).ok()? {
+            let granted = self.take(claim.clone(), ttl, parts, over).await?;
+            let until = clock::of_tokio(granted.asked + window);
+            over = Some(over.map_or(until, |over| over.min(until)));
+            parts.add(&claim, granted, ttl);
+        }
+        Some(())
+    }
+
+    /// Waits for one of the things that it wants, and makes those last that it has. `None` if that is over before.
+    async fn take(
+        &mut self,
+        claim: Claim,
+        ttl: Ttl,
+        parts: &mut Parts,
+        over: Option<Instant>,
+    ) -> Option<Granted> {
+        let since = Instant::now();
+        let mut part = self.part(&claim, ttl).ok()?;
+        let granted = {
+            let mut waiting = part.waits();
+            loop {
+                let extended_at = parts.extended_at(ttl);
+                let retry_at = self.retry_at.max(Instant::now() + SHORTEST_PAUSE);
+                tokio::select! {
+                    biased;
+                    outcome = &mut waiting => break outcome.ok(),
+                    () = sleep_if(over) => break None,
+                    // A retry that it does not make, unless it is the last.
+                    () = sleep_until(retry_at) => {
+                        let is_last = self.retry.is_last(self.elapsed_ms());
+                        if is_last || self.decide(FailedAttempt::Locked, false).is_err() {
+                            break None;
+                        }
+                    }
+                    () = sleep_if(extended_at) => {
+                        if parts.extend(ttl).await.is_none() {
+                            break None;
+                        }
+                    }
+                }
+            }
+        };
+        self.attempts += part.attempts;
+        self.contended += part.contended;
+        self.wakeups += part.wakeups;
+        self.obstacles.stood(Some(&claim), since);
+        if let Some(said) = part.obstacles.last_said() {
+            self.obstacles.said(Some(&claim), said);
+        }
+        granted
+    }
+
+    /// One who waits for that alone, with the place of this one in the queues.
+    fn part(&self, claim: &Claim, ttl: Ttl) -> Result<Self, Error> {
+        let mut request = AcquireRequest::of(
+            [Claim {
+                lock_id: LockId::generate()?,
+                ..claim.clone()
+            }],
+            ttl,
+        )?;
+        request.labels = self.request.labels.clone();
+        let policy = RetryPolicy {
+            max_retries: f64::INFINITY,
+            timeout_ms: f64::INFINITY,
+            ..self.policy
+        };
+        let mut part = Self::new(&self.backend, request, policy)?;
+        part.number = self.number;
+        Ok(part)
+    }
+
+    fn waits(&mut self) -> BoxFuture<'_, Result<Granted, Error>> {
+        Box::pin(self.until_granted())
+    }
+}

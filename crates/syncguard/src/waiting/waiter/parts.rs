@@ -1,0 +1,186 @@
+//! What one who gathers has so far.
+
+use std::future::pending;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::Granted;
+use crate::asking::outcome::{ExtendOutcome, Grant, ReleaseOutcome};
+use crate::asking::request::{AcquireRequest, Extension, Operation};
+use crate::background::backend::Backend;
+use crate::background::undo::{self, Freeing, Lock};
+use crate::background::work::Running;
+use crate::clock;
+use crate::heartbeats::end_of;
+use crate::operation::{self, CallOptions};
+use crate::values::batch::Batch;
+use crate::values::claim::Claim;
+use crate::values::key::Key;
+use crate::values::lock_id::LockId;
+use crate::values::ttl::Ttl;
+
+/// How long a part lasts at most unless it is extended. Whoever dies while it gathers costs that, and the tolerance.
+pub(super) const PART_TTL: Duration = Duration::from_secs(3);
+/// After how long all parts are extended, if they are to last for longer.
+const EXTENDED_EVERY: Duration = Duration::from_secs(1);
+/// The number of the slot that is the gate to all slots of a key.
+pub(super) const GATE: u16 = 0;
+/// The least time for an extension's answer.
+pub(super) const SHORTEST_CALL: Duration = Duration::from_millis(100);
+
+/// What was taken so far, and is given back when this is dropped.
+pub(super) struct Parts {
+    backend: Arc<dyn Backend>,
+    taken: Vec<Part>,
+    /// How long they may last by all that they were asked for.
+    lasts: Ttl,
+    /// When the first of them ends, by this process' clock.
+    end: Option<Instant>,
+    /// When the time of whoever waits is over.
+    limit: Option<Instant>,
+    /// Closing the backend waits until what was taken is released.
+    running: Option<Running>,
+}
+
+struct Part {
+    key: Key,
+    grant: Grant,
+}
+
+impl Part {
+    fn is_gate(&self) -> bool {
+        self.key.slot_number() == Some(GATE)
+    }
+}
+
+impl Parts {
+    /// None yet, for one who wants locks of that TTL until that time.
+    pub(super) fn new(backend: &Arc<dyn Backend>, ttl: Ttl, limit: Option<Instant>) -> Self {
+        Self {
+            backend: Arc::clone(backend),
+            taken: Vec::new(),
+            lasts: ttl,
+            end: None,
+            limit,
+            running: None,
+        }
+    }
+
+    fn lock_ids(&self) -> Batch<LockId> {
+        let lock_id = |part: &Part| part.grant.lock_id.clone();
+        self.taken.iter().map(lock_id).collect()
+    }
+
+    pub(super) fn add(&mut self, claim: &Claim, granted: Granted, ttl: Ttl) {
+        let work = self.backend.work();
+        self.running.get_or_insert_with(|| work.start_beside());
+        let end = end_of(granted.asked, ttl);
+        self.end = Some(self.end.map_or(end, |first| first.min(end)));
+        self.lasts = self.lasts.max(ttl);
+        for grant in granted.grants {
+            let key = match grant.slot {
+                Some(number) => claim.key.slot(number),
+                None => claim.key.clone(),
+            };
+            self.taken.push(Part { key, grant });
+        }
+    }
+
+    /// When to extend what is there, if it is to last for longer than `ttl`.
+    pub(super) fn extended_at(&self, ttl: Ttl) -> Option<Instant> {
+        let is_long = ttl.as_duration() >= PART_TTL;
+        let end = self.end.filter(|_| is_long)?;
+        let extended = clock::of_tokio(end).checked_sub(PART_TTL)?;
+        Some(extended + EXTENDED_EVERY)
+    }
+
+    /// Makes all of them end that much later from now on, or none. Gives when that was sent, and the end on the store's clock; nothing if
+    /// one may be gone.
+    pub(super) async fn extend(&mut self, ttl: Ttl) -> Option<(Instant, i64)> {
+        let (sent, end) = (clock::now(), self.end?);
+        let left = end.checked_duration_since(sent);
+        let left = left.filter(|left| !left.is_zero())?;
+        self.lasts = self.lasts.max(ttl);
+        let extension = Extension {
+            needed_by: Some(end),
+            ..Extension::new(self.lock_ids(), ttl)
+        };
+        let call = CallOptions {
+            timeout: Some(self.time_for_answer(left)),
+            ..CallOptions::default()
+        };
+        match operation::extend(&self.backend, extension, call, pending()).await {
+            Ok(ExtendOutcome::Extended { expires_at_ms }) => {
+                self.end = Some(end_of(sent, ttl));
+                Some((sent, expires_at_ms))
+            }
+            Ok(ExtendOutcome::Absent { .. }) | Err(_) => None,
+        }
+    }
+
+    /// Gives all of them the time that was asked for. From then on they are granted, and the gates are given back.
+    pub(super) async fn confirm(&mut self, request: &AcquireRequest) -> Option<Granted> {
+        let (asked, expires_at_ms) = self.extend(request.ttl).await?;
+        let hold = request.hold.as_deref();
+        if operation::is_over(asked, request.ttl, hold.is_some()) {
+            return None;
+        }
+        let taken = std::mem::take(&mut self.taken);
+        let (gates, parts): (Vec<_>, Vec<_>) = taken.into_iter().partition(Part::is_gate);
+        self.taken = gates;
+        let granted = |part: Part| Grant {
+            expires_at_ms,
+            ..part.grant
+        };
+        let grants: Batch<_> = parts.into_iter().map(granted).collect();
+        if let Some(hold) = hold {
+            let extender = Arc::new(Arc::clone(&self.backend));
+            let lock_ids = grants.iter().map(|grant| grant.lock_id.clone()).collect();
+            let heartbeats = self.backend.work().heartbeats();
+            heartbeats.start(extender, lock_ids, hold, request.ttl, asked);
+        }
+        Some(Granted { grants, asked })
+    }
+
+    /// For how long to wait for an answer: until whoever waits has to ask for the last time.
+    fn time_for_answer(&self, most: Duration) -> Duration {
+        let left = self
+            .limit
+            .map(|limit| limit.saturating_duration_since(Instant::now()));
+        left.map_or(most, |left| left.min(most)).max(SHORTEST_CALL)
+    }
+
+    fn keys(&self) -> Batch<Key> {
+        self.taken.iter().map(|part| part.key.clone()).collect()
+    }
+
+    /// Releases all of them in one step. What is not known to be released is released in the background.
+    pub(super) async fn give_back(mut self) {
+        if self.taken.is_empty() {
+            return;
+        }
+        let release = Operation::Release(self.lock_ids().into());
+        let call = CallOptions {
+            timeout: Some(self.time_for_answer(self.backend.operation_timeout())),
+            keys: self.keys(),
+            ..CallOptions::default()
+        };
+        let released =
+            operation::run::<Batch<ReleaseOutcome>>(&self.backend, release, call, pending());
+        if released.await.is_ok() {
+            self.taken.clear();
+        }
+    }
+}
+
+impl Drop for Parts {
+    fn drop(&mut self) {
+        if !self.taken.is_empty() {
+            let release = Freeing::new(self.lock_ids().into(), None).telling(self.keys());
+            let backend = &self.backend;
+            undo::release_in_background(backend, Box::new(release), self.lasts, Lock::Granted);
+        }
+    }
+}

@@ -1,0 +1,73 @@
+//! The pauses of one who waits, between two questions.
+
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep_until};
+
+use super::{PauseEnd, Waiter};
+use crate::waiting::retry::Wait;
+use crate::waiting::ticket::Ticket;
+
+impl Waiter {
+    /// When its time is over, if it ever is.
+    pub(super) fn limit(&self) -> Option<Instant> {
+        let limit = Duration::try_from_secs_f64(self.policy.timeout_ms / 1000.0).ok()?;
+        self.start.checked_add(limit)
+    }
+
+    /// Waits for news of its line, for as long as the locks are waited for.
+    pub(super) async fn wait_behind(&self, ticket: &mut Ticket) -> PauseEnd {
+        let news = ticket.news();
+        tokio::select! {
+            biased;
+            () = sleep_if(self.limit()) => PauseEnd::Over,
+            () = self.backend.work().closing() => PauseEnd::Over,
+            () = news.notified() => PauseEnd::Changed,
+        }
+    }
+
+    /// Watches what stood in the way until the next retry is due; shorter if the lock ends by itself, if it may have been
+    /// freed, if somebody behind would ask by now, were it alone, if something has changed in the line, or if nobody can get the
+    /// lock any more because the backend is being closed.
+    pub(super) async fn pause(&self, ticket: &mut Ticket) -> PauseEnd {
+        let claim = self.request.claims.get(ticket.obstacle());
+        let watch = || self.backend.watch(claim?);
+        let (news, watch) = (ticket.news(), ticket.listen(self.backend.lane(), watch));
+        let free_at = ticket.free_at();
+        let relies = self.policy.wait != Wait::Poll && free_at.is_some() && ticket.is_told();
+        let early = [
+            free_at,
+            ticket.others_ask_at(relies),
+            ticket.looks_again_at(),
+        ];
+        let early = early.into_iter().flatten().min();
+        let (until, end) = match early.filter(|early| *early < self.retry_at) {
+            Some(early) => (early, PauseEnd::Early),
+            None => (self.retry_at, PauseEnd::Retry),
+        };
+        let told = async {
+            match &watch {
+                Some(watch) => watch.freed().await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            biased;
+            times = told => match ticket.is_news(times) {
+                true => PauseEnd::Freed,
+                false => PauseEnd::Changed,
+            },
+            () = sleep_until(until) => end,
+            () = self.backend.work().closing() => PauseEnd::Over,
+            () = news.notified() => PauseEnd::Changed,
+        }
+    }
+}
+
+/// Completes at that time, if there is one.
+pub(super) async fn sleep_if(until: Option<Instant>) {
+    match until {
+        Some(until) => sleep_until(until).await,
+        None => std::future::pending().await,
+    }
+}
