@@ -23,9 +23,9 @@ use crate::values::lock_id::LockId;
 use crate::values::time::TIME_TOLERANCE_MS;
 use crate::values::ttl::Ttl;
 
+mod gathered;
 mod gathering;
 mod obstacles;
-mod parts;
 mod pausing;
 mod windows;
 

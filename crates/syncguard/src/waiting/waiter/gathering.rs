@@ -11,7 +11,7 @@ use std::time::Duration;
 use futures_core::future::BoxFuture;
 use tokio::time::{Instant, sleep_until};
 
-use super::parts::{GATE, PART_TTL, Parts, SHORTEST_CALL};
+use super::gathered::{GATE, Gathered, PART_TTL, SHORTEST_CALL};
 use super::pausing::sleep_if;
 use super::{Granted, Waiter};
 use crate::asking::request::AcquireRequest;
@@ -51,7 +51,7 @@ impl Waiter {
 
     /// Takes what it wants, one after another. `None` if it has not got all of it in that time, and holds nothing.
     pub(super) async fn gather(&mut self, window: Duration) -> Option<Granted> {
-        let mut parts = Parts::new(&self.backend, self.request.ttl, self.limit());
+        let mut parts = Gathered::new(&self.backend, self.request.ttl, self.limit());
         let granted = match self.take_all(&mut parts, window).await {
             Some(()) => parts.confirm(&self.request).await,
             None => None,
@@ -64,7 +64,7 @@ impl Waiter {
         granted
     }
 
-    async fn take_all(&mut self, parts: &mut Parts, window: Duration) -> Option<()> {
+    async fn take_all(&mut self, parts: &mut Gathered, window: Duration) -> Option<()> {
         let ttl = window.min(PART_TTL).as_millis();
         let ttl = Ttl::from_millis(i64::try_from(ttl).ok()?).ok()?;
         // That leaves time for an answer, or to ask once more.
@@ -85,7 +85,7 @@ impl Waiter {
         &mut self,
         claim: Claim,
         ttl: Ttl,
-        parts: &mut Parts,
+        parts: &mut Gathered,
         over: Option<Instant>,
     ) -> Option<Granted> {
         let since = Instant::now();

@@ -15,6 +15,7 @@ const FIRST_WINDOW_FOR_SLOTS: Duration = Duration::from_millis(500);
 const LONGEST_WINDOW: Duration = Duration::from_secs(60);
 /// How many windows long it leaves the others alone after one in vain.
 const RESTS: u32 = 3;
+
 /// When to gather.
 #[derive(Debug)]
 pub(super) struct Gathering {

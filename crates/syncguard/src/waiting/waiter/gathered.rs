@@ -31,7 +31,7 @@ pub(super) const GATE: u16 = 0;
 pub(super) const SHORTEST_CALL: Duration = Duration::from_millis(100);
 
 /// What was taken so far, and is given back when this is dropped.
-pub(super) struct Parts {
+pub(super) struct Gathered {
     backend: Arc<dyn Backend>,
     taken: Vec<Part>,
     /// How long they may last by all that they were asked for.
@@ -55,7 +55,7 @@ impl Part {
     }
 }
 
-impl Parts {
+impl Gathered {
     /// None yet, for one who wants locks of that TTL until that time.
     pub(super) fn new(backend: &Arc<dyn Backend>, ttl: Ttl, limit: Option<Instant>) -> Self {
         Self {
@@ -175,7 +175,7 @@ impl Parts {
     }
 }
 
-impl Drop for Parts {
+impl Drop for Gathered {
     fn drop(&mut self) {
         if !self.taken.is_empty() {
             let release = Freeing::new(self.lock_ids().into(), None).telling(self.keys());
