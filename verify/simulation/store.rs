@@ -8,7 +8,7 @@ use crate::asking::outcome::{Absence, AcquireOutcome, ExtendOutcome, Grant, Rele
 use crate::asking::request::AcquireRequest;
 use crate::text::error::Error;
 use crate::values::batch::Batch;
-use crate::values::claim::Claim;
+use crate::values::claim::{Claim, ClaimKind};
 use crate::values::fence::Fence;
 use crate::values::key::Key;
 use crate::values::labels::Labels;
@@ -139,9 +139,12 @@ impl Store {
     fn wanted(&self, claims: &[Claim], now_ms: i64) -> Result<Vec<Key>, (usize, u64)> {
         let mut keys: Vec<Key> = Vec::new();
         for (number, claim) in claims.iter().enumerate() {
-            let Some(slots) = claim.slots else {
-                keys.push(claim.key.clone());
-                continue;
+            let slots = match claim.kind {
+                ClaimKind::Exclusive => {
+                    keys.push(claim.key.clone());
+                    continue;
+                }
+                ClaimKind::SlotOf(slots) => slots,
             };
             let slots = || (1..=slots.count()).map(|number| claim.key.slot(number));
             let held_by = |key: &Key| {

@@ -100,7 +100,7 @@ impl Waiters {
                 Some(want) => want.take += 1,
                 None => wants.push(Want {
                     name: name.to_owned(),
-                    slots: claim.slots.map_or(0, Slots::count),
+                    slots: claim.kind.slots().map_or(0, Slots::count),
                     take: 1,
                 }),
             }

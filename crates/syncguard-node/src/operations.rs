@@ -167,9 +167,9 @@ fn claims_of(operation: &Operation) -> Vec<Claim> {
 
 /// The claims, unless one key itself is asked for.
 fn several(request: &AcquireRequest) -> Vec<Claim> {
-    match request.claims.as_slice() {
-        [claim] if claim.slots.is_none() => Vec::new(),
-        claims => claims.into(),
+    match request.single() {
+        Some(_) => Vec::new(),
+        None => request.claims.as_slice().into(),
     }
 }
 

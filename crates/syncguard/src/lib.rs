@@ -96,7 +96,7 @@ pub use network::login::{Login, LoginSource};
 pub use network::tls::DefaultRoots;
 pub use text::error::{Busy, Error, ErrorKind};
 pub use values::batch::Batch;
-pub use values::claim::{Claim, IntoClaims, MAX_CLAIMS, MAX_SLOTS, Slots};
+pub use values::claim::{Claim, ClaimKind, IntoClaims, MAX_CLAIMS, MAX_SLOTS, Slots};
 pub use values::due::{DoneMark, Due, MarkChange};
 pub use values::fence::{Fence, format_fence};
 pub use values::hash::{hash_key, hash_key_utf16};

@@ -100,7 +100,7 @@ impl Mixed {
 }
 
 fn is_one(request: &AcquireRequest) -> bool {
-    matches!(request.claims.as_slice(), [claim] if claim.slots.is_none())
+    request.single().is_some()
 }
 
 /// The storage key and the fence key: the keys of these runs are short.

@@ -11,7 +11,7 @@ use crate::asking::limit::Limit;
 use crate::asking::sending::Sending;
 use crate::text::error::Error;
 use crate::values::batch::Batch;
-use crate::values::claim::{Claim, in_order};
+use crate::values::claim::{Claim, ClaimKind, in_order};
 use crate::values::due::{Due, MarkChange};
 use crate::values::key::Key;
 use crate::values::labels::Labels;
@@ -104,12 +104,20 @@ impl AcquireRequest {
         }
     }
 
-    /// The one claim, for stores that grant one lock at a time.
-    pub(crate) fn only(&self) -> Result<&Claim, Error> {
-        match self.claims.as_slice() {
-            [claim] if claim.slots.is_none() => Ok(claim),
-            _ => Err(one_at_a_time()),
+    /// The claim of one key itself, if nothing else is asked for.
+    pub fn single(&self) -> Option<&Claim> {
+        let [claim] = self.claims.as_slice() else {
+            return None;
+        };
+        match claim.kind {
+            ClaimKind::Exclusive => Some(claim),
+            ClaimKind::SlotOf(_) => None,
         }
+    }
+
+    /// The same for stores that grant one lock at a time.
+    pub(crate) fn only(&self) -> Result<&Claim, Error> {
+        self.single().ok_or_else(one_at_a_time)
     }
 
     /// # Errors

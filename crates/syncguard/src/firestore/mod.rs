@@ -94,7 +94,7 @@ use crate::background::work::Work;
 use crate::mutex::lock;
 use crate::text::error::Error;
 use crate::values::batch::Batch;
-use crate::values::claim::Claim;
+use crate::values::claim::{Claim, ClaimKind};
 use crate::values::due::{DoneMark, MarkChange};
 use crate::values::key::Key;
 use crate::values::lock_id::LockId;
@@ -299,7 +299,7 @@ impl FirestoreBackend {
             // Somebody else may have acquired a slot since it was chosen, and another one be free.
             match outcome {
                 AcquireOutcome::Locked { claim, .. }
-                    if tries < TRIES && request.claims[claim].slots.is_some() => {}
+                    if tries < TRIES && request.claims[claim].kind.slots().is_some() => {}
                 outcome => return Ok(outcome),
             }
         }
@@ -313,12 +313,15 @@ impl FirestoreBackend {
     ) -> Result<Result<Batch<WantedLock>, AcquireOutcome>, Error> {
         let mut wanted = Batch::new();
         for same in claims.chunk_by(|a, b| a.key == b.key) {
-            let Some(Claim { key, slots, .. }) = same.first() else {
+            let Some(Claim { key, kind, .. }) = same.first() else {
                 continue;
             };
-            let Some(slots) = slots else {
-                wanted.push(WantedLock::of(key.clone())?);
-                continue;
+            let slots = match kind {
+                ClaimKind::Exclusive => {
+                    wanted.push(WantedLock::of(key.clone())?);
+                    continue;
+                }
+                ClaimKind::SlotOf(slots) => slots,
             };
             let (found, now_ms) = self.read(&acquire::slots_of(key)?).await?;
             match acquire::choose(same, *slots, &found, now_ms)? {
@@ -456,9 +459,9 @@ impl Backend for FirestoreBackend {
     }
 
     fn watch(&self, claim: &Claim) -> Option<Watch> {
-        let what = match claim.slots {
-            None => lock_on(&claim.key),
-            Some(_) => acquire::slots_of(&claim.key),
+        let what = match claim.kind {
+            ClaimKind::Exclusive => lock_on(&claim.key),
+            ClaimKind::SlotOf(_) => acquire::slots_of(&claim.key),
         };
         self.transport().ok()?.watch(&what.ok()?)
     }

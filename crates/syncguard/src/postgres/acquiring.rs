@@ -126,9 +126,9 @@ impl PostgresBackend {
         request: &AcquireRequest,
         limit: &Limit,
     ) -> Result<AcquireOutcome, Error> {
-        let single = match request.claims.as_slice() {
-            [claim] if claim.slots.is_none() => Some((claim, PrimaryKeys::new(&claim.key)?)),
-            _ => None,
+        let single = match request.single() {
+            Some(claim) => Some((claim, PrimaryKeys::new(&claim.key)?)),
+            None => None,
         };
         loop {
             let attempted = match &single {

@@ -1,7 +1,7 @@
 //! The names under which a key is stored.
 
 use crate::text::error::Error;
-use crate::values::claim::Claim;
+use crate::values::claim::{Claim, ClaimKind};
 use crate::values::key::{Key, KeySpace};
 
 /// Entries of a B-tree may have 2,704 bytes. The names take less, to leave room for headers and other columns
@@ -47,9 +47,9 @@ pub(super) fn of_slots(key: &Key) -> Result<(PrimaryKeys, String), Error> {
 
 /// The primary keys of all locks that may be granted for `claim`.
 pub(super) fn all_of(claim: &Claim) -> Vec<String> {
-    let names = match claim.slots {
-        None => vec![lock_name(&claim.key)],
-        Some(slots) => (1..=slots.count())
+    let names = match claim.kind {
+        ClaimKind::Exclusive => vec![lock_name(&claim.key)],
+        ClaimKind::SlotOf(slots) => (1..=slots.count())
             .map(|number| lock_name(&claim.key.slot(number)))
             .collect(),
     };

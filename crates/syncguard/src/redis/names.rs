@@ -7,7 +7,7 @@ use sha2::{Digest, Sha256};
 use super::hash_slots;
 use crate::asking::outcome::Grant;
 use crate::text::error::Error;
-use crate::values::claim::Claim;
+use crate::values::claim::{Claim, ClaimKind};
 use crate::values::key::{Key, KeySpace, nfc};
 use crate::values::lock_id::LockId;
 
@@ -274,9 +274,9 @@ fn after<'a>(start: &str, name: &'a str) -> Option<&'a str> {
 
 /// The key of a lock that would do: of slots, that of the first.
 fn one_of(claim: &Claim) -> Cow<'_, Key> {
-    match claim.slots {
-        Some(_) => Cow::Owned(claim.key.slot(1)),
-        None => Cow::Borrowed(&claim.key),
+    match claim.kind {
+        ClaimKind::Exclusive => Cow::Borrowed(&claim.key),
+        ClaimKind::SlotOf(_) => Cow::Owned(claim.key.slot(1)),
     }
 }
 

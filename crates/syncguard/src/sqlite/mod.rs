@@ -89,7 +89,7 @@ use crate::background::backend::{Backend, Capabilities};
 use crate::background::work::Work;
 use crate::text::error::Error;
 use crate::values::batch::Batch;
-use crate::values::claim::Claim;
+use crate::values::claim::{Claim, ClaimKind};
 use crate::values::due::MarkChange;
 use crate::values::key::Key;
 use crate::values::time::{Clock, SystemClock, TimeAuthority};
@@ -217,9 +217,9 @@ impl Backend for SqliteBackend {
 
     fn watch(&self, claim: &Claim) -> Option<Watch> {
         // The name of the last slot stands for any of them.
-        let lock_key = match claim.slots {
-            None => KEYS.lock_key(&claim.key),
-            Some(slots) => KEYS.lock_key(&claim.key.slot(slots.count())),
+        let lock_key = match claim.kind {
+            ClaimKind::Exclusive => KEYS.lock_key(&claim.key),
+            ClaimKind::SlotOf(slots) => KEYS.lock_key(&claim.key.slot(slots.count())),
         };
         Some(self.wakeups.watch(&lock_key.ok()?))
     }

@@ -17,8 +17,8 @@ pub const MAX_SLOTS: u16 = 1000;
 pub struct Claim {
     /// What to lock.
     pub key: Key,
-    /// Asks for any free slot of the key. `None`: for the key itself. The two have nothing to do with each other.
-    pub slots: Option<Slots>,
+    /// What of the key is asked for.
+    pub kind: ClaimKind,
     /// The id that will own the lock. The caller generates it, so that it can undo an attempt whose answer is
     /// lost. [`Backend::prepare`](crate::Backend::prepare) may change it, before anything is sent.
     pub lock_id: LockId,
@@ -32,7 +32,7 @@ impl Claim {
     pub fn new(key: Key) -> Result<Self, Error> {
         Ok(Self {
             key,
-            slots: None,
+            kind: ClaimKind::Exclusive,
             lock_id: LockId::generate()?,
         })
     }
@@ -43,9 +43,36 @@ impl Claim {
     /// As [`LockId::generate`].
     pub fn slot(key: Key, slots: Slots) -> Result<Self, Error> {
         Ok(Self {
-            slots: Some(slots),
+            kind: ClaimKind::SlotOf(slots),
             ..Self::new(key)?
         })
+    }
+}
+
+/// What of a key is asked for. A key and its slots have nothing to do with each other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ClaimKind {
+    /// The key itself, for one holder.
+    Exclusive,
+    /// Any free slot of so many.
+    SlotOf(Slots),
+}
+
+impl ClaimKind {
+    /// How many slots the key has, if one of them is asked for.
+    pub fn slots(self) -> Option<Slots> {
+        match self {
+            Self::Exclusive => None,
+            Self::SlotOf(slots) => Some(slots),
+        }
+    }
+
+    /// Whether a store may grant it this slot, or none.
+    pub(crate) fn admits(self, slot: Option<u16>) -> bool {
+        match self {
+            Self::Exclusive => slot.is_none(),
+            Self::SlotOf(slots) => slot.is_some_and(|number| (1..=slots.count()).contains(&number)),
+        }
     }
 }
 
@@ -127,7 +154,7 @@ pub(crate) fn in_order(mut claims: Batch<Claim>) -> Result<Batch<Claim>, Error> 
     // Stable, and by the bytes of the key, as in every process.
     claims.sort_by(|a, b| a.key.as_str().cmp(b.key.as_str()));
     claims.dedup_by(|next, last| {
-        next.key == last.key && next.slots.is_none() && last.slots.is_none()
+        next.key == last.key && [next.kind, last.kind] == [ClaimKind::Exclusive; 2]
     });
     if claims.len() > MAX_CLAIMS {
         return Err(Error::invalid(format!(
@@ -140,21 +167,19 @@ pub(crate) fn in_order(mut claims: Batch<Claim>) -> Result<Batch<Claim>, Error> 
     let of_slot = |claim: &Claim| claim.key.slot_number().is_some();
     if claims
         .iter()
-        .any(|claim| of_slot(claim) && !(is_alone && claim.slots.is_none()))
+        .any(|claim| of_slot(claim) && !(is_alone && claim.kind == ClaimKind::Exclusive))
     {
         return Err(Error::invalid("keys must not contain the key of a slot"));
     }
     for same in claims.chunk_by(|a, b| a.key == b.key) {
         let [first, others @ ..] = same else { continue };
-        if others.iter().any(|other| other.slots != first.slots) {
+        if others.iter().any(|other| other.kind != first.kind) {
             return Err(Error::invalid(
                 "keys must not contain a key and slots of it",
             ));
         }
-        if first
-            .slots
-            .is_some_and(|slots| same.len() > usize::from(slots.count()))
-        {
+        let slots = first.kind.slots();
+        if slots.is_some_and(|slots| same.len() > usize::from(slots.count())) {
             return Err(Error::invalid("take must not be larger than slots"));
         }
     }
@@ -214,6 +239,22 @@ mod tests {
                     .message()
                     .starts_with("slots")
             );
+        }
+    }
+
+    #[test]
+    fn a_kind_admits_what_it_asks_for() {
+        let three = ClaimKind::SlotOf(Slots::new(3).unwrap());
+        for (kind, slot, is_admitted) in [
+            (ClaimKind::Exclusive, None, true),
+            (ClaimKind::Exclusive, Some(1), false),
+            (three, None, false),
+            (three, Some(0), false),
+            (three, Some(1), true),
+            (three, Some(3), true),
+            (three, Some(4), false),
+        ] {
+            assert_eq!(kind.admits(slot), is_admitted, "{kind:?} {slot:?}");
         }
     }
 

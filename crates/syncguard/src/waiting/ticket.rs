@@ -16,7 +16,7 @@ use crate::network::event_loop::Lane;
 use crate::random;
 use crate::text::error::{Busy, Error};
 use crate::values::batch::Batch;
-use crate::values::claim::Claim;
+use crate::values::claim::{Claim, ClaimKind};
 
 /// One who came to wait, and its place. Dropping it leaves the queues.
 pub(crate) struct Ticket {
@@ -61,12 +61,12 @@ impl Ticket {
         let want = |claims: &[Claim]| {
             let claim = claims.first()?;
             Some(Want {
-                key: match claim.slots {
-                    None => claim.key.clone(),
-                    Some(_) => all_slots(&claim.key),
+                key: match claim.kind {
+                    ClaimKind::Exclusive => claim.key.clone(),
+                    ClaimKind::SlotOf(_) => all_slots(&claim.key),
                 },
                 wish: Wish {
-                    slots: claim.slots,
+                    slots: claim.kind.slots(),
                     take: claims.len(),
                 },
                 was_freed: false,

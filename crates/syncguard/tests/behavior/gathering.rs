@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use syncguard::{
-    Backend, Claim, Error, Key, LockGuard, LockOptions, RetryPolicy, TIME_TOLERANCE_MS, lock,
+    Backend, Claim, ClaimKind, Error, Key, LockGuard, LockOptions, RetryPolicy, TIME_TOLERANCE_MS,
+    lock,
 };
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{sleep, timeout};
@@ -51,9 +52,9 @@ fn loops(t: &Context, each: impl IntoIterator<Item = Claim>) -> JoinSet<()> {
         let backend = Arc::clone(&backend);
         loops.spawn(async move {
             loop {
-                let wanted = match claim.slots {
-                    None => plain(&claim.key),
-                    Some(slots) => slot(&claim.key, slots.count()),
+                let wanted = match claim.kind {
+                    ClaimKind::Exclusive => plain(&claim.key),
+                    ClaimKind::SlotOf(slots) => slot(&claim.key, slots.count()),
                 };
                 let guard = lock(&backend, wanted, &patient()).await.unwrap();
                 sleep(Duration::from_millis(5)).await;

@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 
 use syncguard::operation;
 use syncguard::{
-    AcquireOutcome, AcquireRequest, Batch, Claim, Error, ErrorKind, ExtendOutcome, Extension,
-    Grant, Key, LockId, Operation, ReleaseOutcome, Slots, Ttl,
+    AcquireOutcome, AcquireRequest, Batch, Claim, ClaimKind, Error, ErrorKind, ExtendOutcome,
+    Extension, Grant, Key, LockId, Operation, ReleaseOutcome, Slots, Ttl,
 };
 use tokio::task::yield_now;
 use tokio::time::sleep;
@@ -244,13 +244,13 @@ impl Loop {
 
 /// The slot that was granted. One that there is not stands for one that somebody else may have.
 fn in_range(claim: &Claim, number: Option<u16>) -> Option<u16> {
-    Some((number? - 1) % claim.slots?.count() + 1)
+    Some((number? - 1) % claim.kind.slots()?.count() + 1)
 }
 
 fn keys_of(claim: &Claim) -> Vec<Key> {
-    match claim.slots {
-        None => vec![claim.key.clone()],
-        Some(slots) => {
+    match claim.kind {
+        ClaimKind::Exclusive => vec![claim.key.clone()],
+        ClaimKind::SlotOf(slots) => {
             let numbers = 1..=slots.count();
             numbers.map(|number| claim.key.slot(number)).collect()
         }

@@ -11,7 +11,7 @@ use crate::postgres::statement::{Param, Plan, Row};
 use crate::postgres::tables::Tables;
 use crate::text::error::Error;
 use crate::values::batch::Batch;
-use crate::values::claim::Claim;
+use crate::values::claim::{Claim, ClaimKind};
 use crate::values::fence::Fence;
 use crate::values::lock_id::LockId;
 use crate::values::ttl::Ttl;
@@ -65,9 +65,9 @@ impl Claimed {
         let mut first_claim = 0;
         for same in claims.chunk_by(|a, b| a.key == b.key) {
             let [claim, ..] = same else { continue };
-            let mut item = match claim.slots {
-                None => named(&PrimaryKeys::new(&claim.key)?, claim.key.as_str()),
-                Some(slots) => {
+            let mut item = match claim.kind {
+                ClaimKind::Exclusive => named(&PrimaryKeys::new(&claim.key)?, claim.key.as_str()),
+                ClaimKind::SlotOf(slots) => {
                     let (names, key) = names::of_slots(&claim.key)?;
                     let mut item = named(&names, &key);
                     item["slots"] = slots.count().into();
@@ -133,15 +133,12 @@ fn grants(claims: &[Claim], row: Option<&Row>) -> Result<Batch<Grant>, Error> {
 fn grant(claim: &Claim, text: &str) -> Option<Grant> {
     let mut parts = text.split(' ');
     let (fence, end, number) = (parts.next()?, parts.next()?, parts.next()?);
-    let slot = match claim.slots {
+    let slot = match claim.kind {
         // The digits at the end of a user's key.
-        None => None,
-        Some(slots) => {
-            let number = number.parse().ok()?;
-            Some(number).filter(|number| (1..=slots.count()).contains(number))
-        }
+        ClaimKind::Exclusive => None,
+        ClaimKind::SlotOf(_) => Some(number.parse().ok()?),
     };
-    (slot.is_some() == claim.slots.is_some()).then_some(())?;
+    claim.kind.admits(slot).then_some(())?;
     Some(Grant {
         lock_id: claim.lock_id.clone(),
         slot,

@@ -11,7 +11,7 @@ use crate::redis::names::Names;
 use crate::redis::plan::{Plan, lifetime_ms, script};
 use crate::redis::reply::{Reply, malformed, untagged};
 use crate::text::error::Error;
-use crate::values::claim::{Claim, Slots};
+use crate::values::claim::{Claim, ClaimKind};
 use crate::values::fence::Fence;
 use crate::values::labels::Labels;
 use crate::values::time::TIME_TOLERANCE_MS;
@@ -52,9 +52,9 @@ pub(super) fn plan(
     };
     plan = plan.arg(&record::tail_end(&request.labels));
     for (claim, key) in args {
-        let (slots, first) = match claim.slots {
-            Some(slots) => (slots.count(), slots.first()?),
-            None => (0, 0),
+        let (slots, first) = match claim.kind {
+            ClaimKind::Exclusive => (0, 0),
+            ClaimKind::SlotOf(slots) => (slots.count(), slots.first()?),
         };
         plan = plan
             .arg(claim.lock_id.as_str())
@@ -68,7 +68,7 @@ pub(super) fn plan(
 /// Adds the names of the locks and the counters of all slots of the keys that are claimed.
 fn with_slots(mut plan: Plan, names: &Names, claims: &[&Claim]) -> Result<Plan, Error> {
     for same in claims.chunk_by(|a, b| a.key == b.key) {
-        let Some((claim, slots)) = same.first().and_then(|it| Some((it, it.slots?))) else {
+        let Some((claim, slots)) = same.first().and_then(|it| Some((it, it.kind.slots()?))) else {
             continue;
         };
         let [lock_key, fence_key, _] = names.claimed(claim)?;
@@ -154,7 +154,7 @@ fn granted(claims: &[&Claim], items: &[Reply]) -> Option<StepOutcome> {
         let (fence, expires_at_ms) = fence_and_end(fence, expires_at_ms)?;
         Some(Grant {
             lock_id: claim.lock_id.clone(),
-            slot: slot_of(claim.slots, slot.integer()?)?,
+            slot: slot_of(claim.kind, slot.integer()?)?,
             fence,
             expires_at_ms,
         })
@@ -167,14 +167,10 @@ fn granted(claims: &[&Claim], items: &[Reply]) -> Option<StepOutcome> {
 }
 
 /// The slot that was granted. The outer `None`: it is none that was asked for.
-fn slot_of(slots: Option<Slots>, number: i64) -> Option<Option<u16>> {
+fn slot_of(kind: ClaimKind, number: i64) -> Option<Option<u16>> {
     let number = u16::try_from(number).ok()?;
-    match slots {
-        None => (number == 0).then_some(None),
-        Some(slots) => (1..=slots.count())
-            .contains(&number)
-            .then_some(Some(number)),
-    }
+    let slot = (number > 0).then_some(number);
+    kind.admits(slot).then_some(slot)
 }
 
 #[cfg(test)]
@@ -182,6 +178,7 @@ mod tests {
     use super::*;
     use crate::redis::names::ClientPrefix;
     use crate::text::error::ErrorKind;
+    use crate::values::claim::Slots;
     use crate::values::key::Key;
     use crate::values::lock_id::LockId;
     use crate::values::owner::Owner;

@@ -14,7 +14,7 @@ use crate::sqlite::connection::store::Store;
 use crate::sqlite::error::from_sqlite;
 use crate::text::error::Error;
 use crate::values::batch::Batch;
-use crate::values::claim::Claim;
+use crate::values::claim::{Claim, ClaimKind};
 use crate::values::due::DoneMark;
 use crate::values::fence::Fence;
 use crate::values::key::Key;
@@ -111,11 +111,12 @@ fn done(store: &Store, request: &AcquireRequest, now_ms: i64) -> Result<Option<D
 type Keys<'a> = Result<Batch<Cow<'a, Key>>, NoSlot>;
 
 fn keys_of<'a>(store: &Store, claims: &'a [Claim], now_ms: i64) -> Result<Keys<'a>, Error> {
-    let Some(Claim { key, slots, .. }) = claims.first() else {
+    let Some(Claim { key, kind, .. }) = claims.first() else {
         return Ok(Ok(Batch::new()));
     };
-    let Some(slots) = slots else {
-        return Ok(Ok(Batch::from([Cow::Borrowed(key)])));
+    let slots = match kind {
+        ClaimKind::Exclusive => return Ok(Ok(Batch::from([Cow::Borrowed(key)]))),
+        ClaimKind::SlotOf(slots) => slots,
     };
     let slots_key = KEYS.slots_key(key)?;
     let held = held_slots(

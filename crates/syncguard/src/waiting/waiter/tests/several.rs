@@ -92,7 +92,7 @@ impl Keys {
         self.asked.lock().unwrap().push(names.collect());
         let mut grants = Batch::new();
         for (claim, wanted) in request.claims.iter().enumerate() {
-            let numbers = wanted.slots.map_or(0..=0, |slots| 1..=slots.count());
+            let numbers = wanted.kind.slots().map_or(0..=0, |slots| 1..=slots.count());
             let mut keys = numbers.map(|number| match number {
                 0 => (wanted.key.clone(), None),
                 number => (wanted.key.slot(number), Some(number)),
