@@ -5,9 +5,19 @@ use std::path::Path;
 use std::{env, fs, io};
 
 const FOLDER: &str = "src/redis/operations";
+const PARTS: &str = "src/redis/operations/parts";
 
 fn main() -> io::Result<()> {
-    println!("cargo::rerun-if-changed={FOLDER}");
+    // Each by its name: of a folder, cargo would ask when it was written, and in a fresh clone it is new. A script that is added comes with a
+    // line in mod.rs.
+    for folder in [FOLDER, PARTS] {
+        for entry in fs::read_dir(folder)? {
+            let path = entry?.path();
+            if path.is_file() {
+                println!("cargo::rerun-if-changed={}", path.display());
+            }
+        }
+    }
     let Some(out) = env::var_os("OUT_DIR") else {
         return Err(io::Error::other("cargo says where to write"));
     };
@@ -32,7 +42,7 @@ fn whole(text: &str) -> io::Result<String> {
             script += &format!("{line}\n");
             continue;
         };
-        let path = Path::new(FOLDER).join("parts").join(format!("{name}.lua"));
+        let path = Path::new(PARTS).join(format!("{name}.lua"));
         let part = fs::read_to_string(&path).map_err(|error| {
             io::Error::new(error.kind(), format!("{}: {error}", path.display()))
         })?;
