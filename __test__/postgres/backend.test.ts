@@ -223,8 +223,16 @@ describe("connections", () => {
     const failed = async () => await lockError(backend.isLocked({ key: newKey() }));
     await until(async () => (await failed()).code === "AuthFailed");
     const error = await failed();
-    expect(error.cause).toMatchObject({ message: "Error: [hidden] has expired" });
+    expect(error.cause).toMatchObject({ message: "Error" });
     expect(inspect(error, { depth: 9 })).not.toContain(PASSWORD);
+    const wrong = createPostgresBackend({
+      ...at,
+      password: () => Promise.reject(new Error(PASSWORD)),
+    });
+    onTestFinished(wrong.close);
+    const never = await lockError(wrong.isLocked({ key: newKey() }));
+    expect(never.code).toBe("AuthFailed");
+    expect(inspect(never, { depth: 9 })).not.toContain(PASSWORD);
   });
 
   test("are what the variables say where nothing else is said", async () => {
