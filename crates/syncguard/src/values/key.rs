@@ -68,6 +68,11 @@ impl Key {
         Self(format!("{}{SLOT_MARK}{number}", self.base()))
     }
 
+    /// The key of the gate to all slots of this key.
+    pub(crate) fn gate(&self) -> Self {
+        self.slot(GATE)
+    }
+
     /// The number of the slot, if this is the key of one.
     pub fn slot_number(&self) -> Option<u16> {
         split_slot(&self.0).map(|(_, number)| number)
@@ -83,6 +88,9 @@ impl Key {
         &self.0
     }
 }
+
+/// The number of the gate to all slots of a key: slots begin at 1.
+pub(crate) const GATE: u16 = 0;
 
 /// The name of the key and the number, of a text that ends as the key of a slot does.
 pub(crate) fn split_slot(text: &str) -> Option<(&str, u16)> {

@@ -25,7 +25,7 @@ use crate::mutex::lock;
 use crate::network::event_loop::Lane;
 use crate::text::error::Error;
 use crate::values::batch::Batch;
-use crate::values::key::Key;
+use crate::values::key::{GATE, Key};
 
 /// The queues of one backend, one for each key for which somebody waits or asks, and one for all slots of a key.
 #[derive(Clone, Default)]
@@ -104,10 +104,10 @@ impl Queues {
         };
         let tell = tell(queue, slot);
         queue.lines.sort_by_key(Line::first);
-        // Slot 0 is the gate, which is wanted as a key is.
+        // The gate is wanted as a key is.
         let reaches = |line: &&mut Line| match (line.wish.slots, slot) {
             (_, None) => true,
-            (None, Some(number)) => number == 0,
+            (None, Some(number)) => number == GATE,
             (Some(slots), Some(number)) => (1..=slots.count()).contains(&number),
         };
         queue.lines.iter_mut().filter(reaches).for_each(tell);

@@ -8,7 +8,7 @@ use crate::sqlite::connection::schema::KEYS;
 use crate::sqlite::connection::store::Store;
 use crate::sqlite::error::from_sqlite;
 use crate::text::error::Error;
-use crate::values::key::{Key, split_slot};
+use crate::values::key::{GATE, Key, split_slot};
 use crate::values::time::is_held;
 
 const READ: &str = include_str!("is_locked.sql");
@@ -51,8 +51,8 @@ pub(in crate::sqlite) fn free_among(
         let mut free = Vec::new();
         for lock_key in lock_keys {
             let is_free = match split_slot(lock_key) {
-                // Slot 0 is none: who waits for it wants that one.
-                Some((slots_key, count)) if count > 0 => {
+                // The gate is no slot: who waits for it wants that one.
+                Some((slots_key, count)) if count != GATE => {
                     held_slots(connection, slots_key, count, &[], now_ms)?.is_one_free()
                 }
                 _ => {

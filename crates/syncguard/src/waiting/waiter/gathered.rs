@@ -17,7 +17,7 @@ use crate::heartbeats::end_of;
 use crate::operation::{self, CallOptions};
 use crate::values::batch::Batch;
 use crate::values::claim::Claim;
-use crate::values::key::Key;
+use crate::values::key::{GATE, Key};
 use crate::values::lock_id::LockId;
 use crate::values::ttl::Ttl;
 
@@ -25,8 +25,6 @@ use crate::values::ttl::Ttl;
 pub(super) const PART_TTL: Duration = Duration::from_secs(3);
 /// After how long all parts are extended, if they are to last for longer.
 const EXTENDED_EVERY: Duration = Duration::from_secs(1);
-/// The number of the slot that is the gate to all slots of a key.
-pub(super) const GATE: u16 = 0;
 /// The least time for an extension's answer.
 pub(super) const SHORTEST_CALL: Duration = Duration::from_millis(100);
 

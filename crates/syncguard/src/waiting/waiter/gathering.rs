@@ -11,7 +11,7 @@ use std::time::Duration;
 use futures_core::future::BoxFuture;
 use tokio::time::{Instant, sleep_until};
 
-use super::gathered::{GATE, Gathered, PART_TTL, SHORTEST_CALL};
+use super::gathered::{Gathered, PART_TTL, SHORTEST_CALL};
 use super::pausing::sleep_if;
 use super::{Granted, Waiter};
 use crate::asking::request::AcquireRequest;
@@ -30,7 +30,7 @@ fn with_gates(claims: &[Claim]) -> Result<Vec<Claim>, Error> {
     let mut all = Vec::with_capacity(claims.len());
     for same in claims.chunk_by(|one, other| one.key == other.key) {
         if let [first, _, ..] = same {
-            all.push(Claim::new(first.key.slot(GATE))?);
+            all.push(Claim::new(first.key.gate())?);
         }
         all.extend_from_slice(same);
     }
