@@ -13,7 +13,7 @@ pub(super) type Said = (Instant, Busy);
 
 #[derive(Debug, Default)]
 pub(super) struct Obstacles {
-    /// In the order in which the store last spoke of them.
+    /// Each key once.
     met: Batch<Obstacle>,
 }
 
