@@ -28,8 +28,8 @@ import { command, quietly, runSteps } from "./lib/steps.mjs";
 // The build of the addon takes longest by far, and one core: what does without it goes beside it.
 const beside = [
   { name: "build", task: buildAddon },
+  command("cargo fmt", "cargo", "fmt", "--all", "--check"),
   ...unlessGreen(RUST, [
-    command("cargo fmt", "cargo", "fmt", "--all", "--check"),
     command(
       "cargo clippy",
       ...["cargo", "clippy", "--workspace", "--all-targets", "--all-features", "--locked"],
@@ -42,9 +42,9 @@ const beside = [
         await quietly("cargo", args, { env: { RUSTDOCFLAGS: "-D warnings" } });
       },
     },
-    { name: "circles of imports: Rust", task: checkRustCircles },
-    { name: "rooms: Rust", task: checkRustRooms },
   ]),
+  { name: "circles of imports: Rust", task: checkRustCircles },
+  { name: "rooms: Rust", task: checkRustRooms },
   { name: "names of types", task: checkTypeNames },
   ...unlessGreen(SCRIPTS, [
     command("eslint", bin("eslint"), "--max-warnings", "0", "."),

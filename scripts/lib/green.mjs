@@ -55,7 +55,10 @@ async function digestOf(reads, folder) {
   return hash.digest("hex");
 }
 
-/** Another compiler has other lints. */
+let version;
+
+/** Another compiler has other lints. It is asked once. */
 async function rustc() {
-  return (await must("rustc", ["-vV"], { quiet: true })).output;
+  version ??= must("rustc", ["-vV"], { quiet: true });
+  return (await version).output;
 }
