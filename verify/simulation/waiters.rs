@@ -1,6 +1,7 @@
 //! Sees who waits for a lock, and says who was forgotten or overtaken.
 
 mod pauses;
+mod wants;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -12,7 +13,6 @@ use crate::holding::lock::LockOptions;
 use crate::text::error::Error;
 use crate::values::claim::{Claim, Slots};
 use crate::values::time::TIME_TOLERANCE_MS;
-use crate::waiting::hand_over::LATE_MESSAGE;
 use crate::waiting::retry::{RetryPolicy, Wait};
 
 const TOLERANCE: Duration = Duration::from_millis(TIME_TOLERANCE_MS as u64);
@@ -482,51 +482,5 @@ impl Waiters {
     pub(super) fn check_end(&self) -> Option<String> {
         let left = self.all.iter().position(|waiter| !waiter.has_left)?;
         Some(format!("{left} waits for ever"))
-    }
-}
-
-impl Waiter {
-    /// Whether it may have begun to gather: it takes its place in other lines then, or in none.
-    fn may_gather(&self) -> bool {
-        let is_set = self.wants.iter().map(|want| want.take).sum::<usize>() > 1;
-        is_set && self.policy.waits() && self.came + PATIENCE <= Instant::now() + SLACK
-    }
-
-    fn is_asking(&self) -> bool {
-        self.asks_until.is_some_and(|until| Instant::now() < until)
-    }
-
-    /// Whether its time is over: it asks once more then, wherever it stands.
-    fn is_over(&self) -> bool {
-        let time = Duration::try_from_secs_f64(self.policy.timeout_ms / 1000.0);
-        time.is_ok_and(|time| Instant::now() + SLACK >= self.came + time)
-    }
-
-    /// Whether it may wait for what has that name.
-    fn may_wait_for(&self, name: &str) -> bool {
-        match self.waits_for() {
-            Some(want) => want.name == name,
-            None => self.wants(name),
-        }
-    }
-
-    fn wants(&self, name: &str) -> bool {
-        self.wants.iter().any(|want| want.name == name)
-    }
-
-    fn waits_for(&self) -> Option<&Want> {
-        self.wants.get(self.obstacle?)
-    }
-
-    fn is_of_slots(&self, place: usize) -> bool {
-        self.wants[place].slots > 0
-    }
-
-    /// For how long what the store tells may be taken for the release of a slot that this process has handed over.
-    fn late_message(&self, place: usize) -> Duration {
-        match self.is_of_slots(place) {
-            true => LATE_MESSAGE,
-            false => Duration::ZERO,
-        }
     }
 }

@@ -19,7 +19,6 @@ use crate::values::lock_id::LockId;
 use crate::values::time::TimeAuthority;
 use crate::values::ttl::Ttl;
 
-const GRACE: Duration = Duration::from_millis(500);
 /// What ends the name of the lock that keeps others from taking several slots of a key.
 const GATE: &str = "\u{37e}0";
 const TOLERANCE: Duration = Duration::from_millis(1000);
@@ -325,86 +324,6 @@ impl Witness {
         if granted != Some(fence) {
             self.problem(format!(
                 "lock {id} was given with a fence that the store did not say"
-            ));
-        }
-    }
-
-    /// Its holder lets go of all locks of the set: it releases them, drops them, or stops to care.
-    pub(super) fn end(&mut self, lock_id: &LockId, is_dropped: bool) {
-        for id in self.set(lock_id) {
-            self.ends(id, is_dropped);
-        }
-    }
-
-    fn ends(&mut self, id: usize, is_dropped: bool) {
-        let now = Instant::now();
-        let lock = &mut self.locks[id];
-        lock.let_go = true;
-        if is_dropped {
-            lock.orphaned = Some(now);
-        }
-        if lock.ended.is_some() || lock.held.is_none() {
-            return;
-        }
-        lock.ended = Some(now);
-        if lock.told.is_none() {
-            self.check_told_in_time(id);
-        }
-    }
-
-    /// Its holder was told that it is lost, or another of the same set.
-    pub(super) fn lost(&mut self, lock_id: &LockId, error: &Error) {
-        let set = self.set(lock_id);
-        if !set.iter().any(|id| self.locks[*id].may_be_lost()) {
-            self.problem(format!(
-                "the holder of {set:?} was told although it was extended in time"
-            ));
-        }
-        let was_forced = set.iter().any(|id| self.locks[*id].forced);
-        for id in set {
-            self.is_lost(id, was_forced, error);
-        }
-    }
-
-    fn is_lost(&mut self, id: usize, was_forced: bool, error: &Error) {
-        let now = Instant::now();
-        let is_calm = self.is_calm;
-        let lock = &mut self.locks[id];
-        if error.kind() != crate::text::error::ErrorKind::LockLost {
-            self.problem(format!("lock {id} was lost with an error of another kind"));
-            return;
-        }
-        if lock.told.replace(now).is_some() {
-            self.problem(format!("the holder of {id} was told twice"));
-            return;
-        }
-        if lock.ended.is_some() {
-            self.problem(format!("the holder of {id} was told after it had let go"));
-            return;
-        }
-        let extends_itself = lock.held.as_ref().is_some_and(|(_, auto)| auto.is_some());
-        let limit = lock.held.as_ref().and_then(|(_, auto)| auto.as_ref()?.max);
-        if is_calm && extends_itself && limit.is_none() && !was_forced {
-            self.problem(format!("lock {id} was lost although nothing was wrong"));
-        }
-        self.check_told_in_time(id);
-    }
-
-    fn check_told_in_time(&mut self, id: usize) {
-        let lock = &self.locks[id];
-        let mut due = lock.believed_end();
-        let is_own = lock.held.as_ref().is_some_and(|(_, auto)| auto.is_none());
-        if self.has_grace && !is_own {
-            due += GRACE;
-        }
-        if let Some(absent) = lock.absent {
-            due = due.min(absent);
-        }
-        let since = lock.held.as_ref().map_or(due, |(since, _)| *since);
-        if self.is_late(due.max(since)) {
-            let late = Instant::now() - due;
-            self.problem(format!(
-                "the holder of {id} was told {late:?} too late, or not at all"
             ));
         }
     }

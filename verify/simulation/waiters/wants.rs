@@ -1,0 +1,54 @@
+//! What a waiter wants, and what it may be doing for that.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::{PATIENCE, SLACK, Waiter, Want};
+use crate::waiting::hand_over::LATE_MESSAGE;
+
+impl Waiter {
+    /// Whether it may have begun to gather: it takes its place in other lines then, or in none.
+    pub(super) fn may_gather(&self) -> bool {
+        let is_set = self.wants.iter().map(|want| want.take).sum::<usize>() > 1;
+        is_set && self.policy.waits() && self.came + PATIENCE <= Instant::now() + SLACK
+    }
+
+    pub(super) fn is_asking(&self) -> bool {
+        self.asks_until.is_some_and(|until| Instant::now() < until)
+    }
+
+    /// Whether its time is over: it asks once more then, wherever it stands.
+    pub(super) fn is_over(&self) -> bool {
+        let time = Duration::try_from_secs_f64(self.policy.timeout_ms / 1000.0);
+        time.is_ok_and(|time| Instant::now() + SLACK >= self.came + time)
+    }
+
+    /// Whether it may wait for what has that name.
+    pub(super) fn may_wait_for(&self, name: &str) -> bool {
+        match self.waits_for() {
+            Some(want) => want.name == name,
+            None => self.wants(name),
+        }
+    }
+
+    pub(super) fn wants(&self, name: &str) -> bool {
+        self.wants.iter().any(|want| want.name == name)
+    }
+
+    pub(super) fn waits_for(&self) -> Option<&Want> {
+        self.wants.get(self.obstacle?)
+    }
+
+    pub(super) fn is_of_slots(&self, place: usize) -> bool {
+        self.wants[place].slots > 0
+    }
+
+    /// For how long what the store tells may be taken for the release of a slot that this process has handed over.
+    pub(super) fn late_message(&self, place: usize) -> Duration {
+        match self.is_of_slots(place) {
+            true => LATE_MESSAGE,
+            false => Duration::ZERO,
+        }
+    }
+}
