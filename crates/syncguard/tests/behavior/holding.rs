@@ -122,9 +122,19 @@ async fn after_a_release_nothing_is_extended(stage: Stage) {
     let t = stage.open().await;
     let counted = Faulty::new(&t.backend, Fault::First(0, ErrorKind::Internal));
     let backend: Arc<dyn Backend> = Arc::clone(&counted) as _;
-    let released = hold(&backend, &t.key("released"), ttl(600)).await;
-    let dropped = hold(&backend, &t.key("dropped"), ttl(600)).await;
-    let kept = hold(&backend, &t.key("kept"), ttl(600)).await;
+    // Often, and long before its end: a store that is slow for a moment loses none.
+    let options = LockOptions {
+        ttl: LONG,
+        auto_extend: Some(AutoExtend {
+            every: Some(Duration::from_millis(200)),
+            ..AutoExtend::default()
+        }),
+        ..LockOptions::default()
+    };
+    let hold = async |name| lock(&backend, &t.key(name), &options).await.unwrap();
+    let released = hold("released").await;
+    let dropped = hold("dropped").await;
+    let kept = hold("kept").await;
     eventually("they are extended", async || counted.extensions() > 3).await;
     drop(dropped);
     kept.keep();
