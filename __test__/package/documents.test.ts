@@ -43,7 +43,13 @@ const typescript = blocks.filter(
   ({ language, mark }) => language === "ts" && !["vitest", "example"].includes(mark),
 );
 const markedFor = (mark: string): Block[] => blocks.filter((each) => each.mark === mark);
-const runnable = markedFor("run");
+/** Those of them that run. Programs on the libraries of others run in `npm run test:all`. */
+const runningOn = (mark: string): Block[] =>
+  markedFor(mark).filter(
+    ({ place }) =>
+      process.env.SYNCGUARD_TESTS === "all" || !/^docs\/(migrating\/|recipes\/orm)/.test(place),
+  );
+const runnable = runningOn("run");
 const ofLanguage = (language: string): Block[] =>
   blocks.filter((each) => each.language === language);
 const nameOf = (block: Block): string => `block${blocks.indexOf(block)}`;
@@ -155,7 +161,7 @@ describe.concurrent("the blocks that run", { timeout: 600_000 }, () => {
     });
     afterAll(() => server.stop());
 
-    it.each(markedFor("redis"))("do, and print what they promise: $place", async (block) => {
+    it.each(runningOn("redis"))("do, and print what they promise: $place", async (block) => {
       // Each page begins with an empty server, so that it may name its keys as it likes.
       const before = page;
       [page] = block.place.split(":");
@@ -180,7 +186,7 @@ describe.concurrent("the blocks that run", { timeout: 600_000 }, () => {
     });
     afterAll(() => server.stop());
 
-    it.each(markedFor("postgres"))("do, and print what they promise: $place", async (block) => {
+    it.each(runningOn("postgres"))("do, and print what they promise: $place", async (block) => {
       const page = block.place.replace(/:\d+$/, "");
       let database = databases.get(page);
       if (database === undefined) {
@@ -216,7 +222,7 @@ describe.concurrent("the blocks that run", { timeout: 600_000 }, () => {
       await locks.stop();
     });
 
-    it.each(markedFor("dynamodb"))("do, and print what they promise: $place", async (block) => {
+    it.each(runningOn("dynamodb"))("do, and print what they promise: $place", async (block) => {
       const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
       const env = {
         AWS_ENDPOINT_URL_DYNAMODB: url,
@@ -233,7 +239,7 @@ describe.concurrent("the blocks that run", { timeout: 600_000 }, () => {
     const emulator = await startEmulator();
     try {
       const env = { FIRESTORE_EMULATOR_HOST: emulator.host, METADATA_SERVER_DETECTION: "none" };
-      for (const block of blocks.filter(({ mark }) => mark === "firestore")) {
+      for (const block of runningOn("firestore")) {
         const result = await run(block, env);
         expect([block.place, result]).toEqual([block.place, fine(block)]);
       }

@@ -1,14 +1,11 @@
 /** The packages as users get them: packed, installed with no Rust in sight, used in every way. */
 
 import { execFileSync } from "node:child_process";
-import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
+import { existsSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { dirname, join, relative } from "node:path";
-import { afterAll, beforeAll, describe, expect, it, onTestFinished } from "vitest";
-// @ts-expect-error a module of the scripts, in plain JavaScript
-import { pack } from "../../scripts/lib/pack.mjs";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
 // @ts-expect-error a module of the scripts, in plain JavaScript
 import { PLATFORMS } from "../../scripts/lib/platforms.mjs";
-import { temporaryFolder } from "../support/temp.js";
 import { type Installed, installPackages, root } from "./installed.js";
 import { asFunction, quickStart } from "./documents.js";
 
@@ -120,50 +117,6 @@ describe("what is in them", () => {
     else expect(installed.packed).toMatch(needs);
   });
 });
-
-it("can be made on a platform for which none is published", async () => {
-  const folder = temporaryFolder();
-  onTestFinished(folder.remove);
-  const npm = join(folder.path, "npm");
-  // What the build puts there.
-  mkdirSync(join(npm, "freebsd-x64"), { recursive: true });
-  writeFileSync(join(npm, "freebsd-x64/syncguard.freebsd-x64.node"), "binary");
-
-  const out = join(folder.path, "packages");
-  const { main, platforms } = await packFrom(npm, out);
-  expect(platforms.map(({ name }) => name)).toEqual(["syncguard-freebsd-x64"]);
-  const { version, optionalDependencies } = manifestIn(main);
-  expect(optionalDependencies).toEqual({ "syncguard-freebsd-x64": version });
-  const binary = platforms[0]?.path as string;
-  expect(manifestIn(binary)).toEqual({
-    name: "syncguard-freebsd-x64",
-    version,
-    description: "The native part of syncguard for freebsd, x64",
-    license: "MIT",
-    repository: manifestIn(main).repository,
-    main: "syncguard.freebsd-x64.node",
-    files: ["syncguard.freebsd-x64.node"],
-    os: ["freebsd"],
-    cpu: ["x64"],
-    engines: { node: ">=20" },
-  });
-  const names = execFileSync("tar", ["-tzf", binary], { encoding: "utf8" }).trim().split("\n");
-  const expected = ["LICENSE", "README.md", "package.json", "syncguard.freebsd-x64.node"];
-  expect(names.sort()).toEqual(expected.map((name) => `package/${name}`));
-});
-
-const packFrom = (npm: string, folder: string): Promise<Packed> =>
-  (pack as (folder: string, options: { npm: string }) => Promise<Packed>)(folder, { npm });
-
-type Packed = { main: string; platforms: { name: string; path: string }[] };
-
-/** The manifest in a tarball. */
-function manifestIn(tarball: string): Record<string, unknown> {
-  const text = execFileSync("tar", ["-xzOf", tarball, "package/package.json"], {
-    encoding: "utf8",
-  });
-  return JSON.parse(text) as Record<string, unknown>;
-}
 
 it.each(Object.keys(PLATFORMS as object))("%s is named literally in the loader", (platform) => {
   const loader = readFileSync(join(root, "npm/syncguard/native/loader.ts"), "utf8");

@@ -1,6 +1,7 @@
 /** What is published for each platform, in which order, and what an installation takes of it. */
 
-import { copyFileSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
+import { execFileSync } from "node:child_process";
+import { copyFileSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { basename, join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from "vitest";
 // @ts-expect-error a module of the scripts, in plain JavaScript
@@ -212,3 +213,47 @@ describe("the build of a release", () => {
     for (const [, action] of actions) expect(action).toMatch(/^[\w/-]+@[0-9a-f]{40} # v[\d.]+$/);
   });
 });
+
+it("packages can be made on a platform for which none is published", async () => {
+  const folder = temporaryFolder();
+  onTestFinished(folder.remove);
+  const npm = join(folder.path, "npm");
+  // What the build puts there.
+  mkdirSync(join(npm, "freebsd-x64"), { recursive: true });
+  writeFileSync(join(npm, "freebsd-x64/syncguard.freebsd-x64.node"), "binary");
+
+  const out = join(folder.path, "packages");
+  const { main, platforms } = await packFrom(npm, out);
+  expect(platforms.map(({ name }) => name)).toEqual(["syncguard-freebsd-x64"]);
+  const { version, optionalDependencies } = manifestIn(main);
+  expect(optionalDependencies).toEqual({ "syncguard-freebsd-x64": version });
+  const binary = platforms[0]?.path as string;
+  expect(manifestIn(binary)).toEqual({
+    name: "syncguard-freebsd-x64",
+    version,
+    description: "The native part of syncguard for freebsd, x64",
+    license: "MIT",
+    repository: manifestIn(main).repository,
+    main: "syncguard.freebsd-x64.node",
+    files: ["syncguard.freebsd-x64.node"],
+    os: ["freebsd"],
+    cpu: ["x64"],
+    engines: { node: ">=20" },
+  });
+  const names = execFileSync("tar", ["-tzf", binary], { encoding: "utf8" }).trim().split("\n");
+  const expected = ["LICENSE", "README.md", "package.json", "syncguard.freebsd-x64.node"];
+  expect(names.sort()).toEqual(expected.map((name) => `package/${name}`));
+});
+
+const packFrom = (npm: string, folder: string): Promise<Packed> =>
+  (pack as (folder: string, options: { npm: string }) => Promise<Packed>)(folder, { npm });
+
+type Packed = { main: string; platforms: { name: string; path: string }[] };
+
+/** The manifest in a tarball. */
+function manifestIn(tarball: string): Record<string, unknown> {
+  const text = execFileSync("tar", ["-xzOf", tarball, "package/package.json"], {
+    encoding: "utf8",
+  });
+  return JSON.parse(text) as Record<string, unknown>;
+}
