@@ -12,6 +12,7 @@ import { needMatrix } from "./lib/matrix.mjs";
 import { exitOnSignals, main } from "./lib/run.mjs";
 import { needRuntimes } from "./lib/runtimes.mjs";
 import { buildRustTests, runRustSamples, runRustTest, runRustTests } from "./lib/rust-tests.mjs";
+import { useScratch } from "./lib/scratch.mjs";
 import { isSelected, selection } from "./lib/selection.mjs";
 import { needServers } from "./lib/servers.mjs";
 import { singleStores } from "./lib/single-stores.mjs";
@@ -28,6 +29,7 @@ await main(async () => {
   if (process.argv[2] === "all") process.env.SYNCGUARD_TESTS = "all";
   exitOnSignals();
   const { programs, linted, remove } = await prepare();
+  useScratch();
   try {
     const results = await runAll(programs);
     const { passed, failed, alone, report } = await judge([...results, ...linted], ask);

@@ -6,8 +6,6 @@ import { constants as osConstants } from "node:os";
 import { delimiter, join } from "node:path";
 import { root, target } from "./paths.mjs";
 
-const environment = { ...process.env, CARGO_TARGET_DIR: target };
-
 // Nothing goes on when this process has ended, as it does at a signal.
 const running = new Set();
 process.on("exit", () => {
@@ -23,7 +21,7 @@ export function run(command, args, { quiet = false, cwd = root, env = {}, limitM
   return new Promise((resolve) => {
     const child = spawn(command, args, {
       cwd,
-      env: { ...environment, ...env },
+      env: { ...process.env, CARGO_TARGET_DIR: target, ...env },
       stdio: ["ignore", "pipe", "pipe"],
       shell: process.platform === "win32" && /^(npm|npx)$/.test(command),
     });

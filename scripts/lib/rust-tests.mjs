@@ -5,6 +5,7 @@ import { basename, dirname, join } from "node:path";
 import { cargoResult } from "./counts.mjs";
 import { target } from "./paths.mjs";
 import { must, run } from "./run.mjs";
+import { isAlive } from "./scratch.mjs";
 
 /** Nothing takes that long, however busy the machine is: a program that does waits for what never comes. */
 const LIMIT_MS = 20 * 60_000;
@@ -46,14 +47,6 @@ function keep() {
   const folder = join(all, `${process.pid}`);
   mkdirSync(folder);
   return folder;
-}
-
-function isAlive(pid) {
-  try {
-    return process.kill(pid, 0);
-  } catch {
-    return false;
-  }
 }
 
 /** As they are called in reports: `syncguard` for the tests in a library, `syncguard/redis` for a suite beside it. */
