@@ -27,8 +27,9 @@ use crate::values::ttl::Ttl;
 /// Acquires a lock.
 #[derive(Debug)]
 pub struct Acquire {
+    /// Grants the lock whatever is done.
     always: Labelled,
-    /// If a period is still to be done: for this, the table of counters must have columns that older ones lack.
+    /// Grants it only while a period is still to be done. It needs columns that older tables of fence counters lack.
     due: Labelled,
 }
 
@@ -43,7 +44,8 @@ impl Acquire {
         }
     }
 
-    /// The statement that tries to acquire the lock, and stores these labels. With `due`, only if this period is still to be done.
+    /// Makes the statement that tries to acquire the lock and stores `labels` with it. With `due`, it grants the lock only if
+    /// that period is still to be done.
     #[expect(
         clippy::too_many_arguments,
         reason = "each is a parameter of the statement"
@@ -74,19 +76,19 @@ impl Acquire {
 /// What came of the attempt to acquire one lock.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Attempted {
-    /// This.
+    /// The lock was granted or refused.
     Done(AcquireOutcome),
-    /// Somebody else came between: it has to be asked again.
+    /// Another acquisition came between: the caller asks again.
     Overtaken,
-    /// There is a lock whose time is over: [`AcquireAll`](super::AcquireAll) takes it over.
+    /// An expired lock has left its row: [`AcquireAll`](super::AcquireAll) takes that over.
     Expired,
 }
 
-/// The statement that asks whether a period is still to be done, which is parameter `due`; without it, the one that grants the
-/// lock in any case.
+/// Completes acquire.sql. `due` names the parameter that holds a period: then the statement grants the lock only if that
+/// period is still to be done. Without it, the statement grants the lock in any case.
 ///
-/// As with the counter, the snapshot may be older than what is stored by now. So the last version of the row decides: a
-/// mark that has come since is not granted, and shows when it is asked again.
+/// The snapshot may be older than what is stored by now, as with the counter. So the last version of the row decides: if
+/// somebody stored a mark after the snapshot, nothing is granted, and the next attempt sees the mark.
 pub(super) fn of_due(sql: &str, due: Option<&str>) -> String {
     let Some(due) = due else {
         return with_due(sql, [""; 7]);
@@ -130,7 +132,7 @@ fn with_due(sql: &str, texts: [&str; 7]) -> String {
     })
 }
 
-/// What its row says.
+/// Reads the row of [`Acquire`].
 ///
 /// # Errors
 /// `Internal` when the fence counter has no number left, and for a row that makes no sense.
@@ -165,7 +167,7 @@ pub(super) fn exhausted(counter: i64) -> Error {
 
 pub(super) fn free_in(ms: &str) -> Result<Duration, Error> {
     let ms: i64 = ms.parse().map_err(|_| reply::malformed())?;
-    // The clock was read once more since the lock was found to be live.
+    // Negative: the statement found the lock live, and read the clock again after that.
     Ok(Duration::from_millis(u64::try_from(ms).unwrap_or(0)))
 }
 
@@ -186,7 +188,7 @@ impl Acquisitions {
     }
 }
 
-/// One of them: a request and the names under which its lock is stored.
+/// One acquisition of a group, with the names under which its lock is stored.
 pub(in crate::postgres) struct NamedRequest {
     claim: Claim,
     ttl: Ttl,
@@ -251,7 +253,7 @@ impl Grouped for Acquisitions {
                 },
                 fence => AcquireOutcome::one(Grant {
                     slot: None,
-                    // Without the cause, which would show the text.
+                    // The cause is left out, because it would show the text.
                     lock_id: LockId::parse(lock_id).map_err(|_| reply::malformed())?,
                     fence: Fence::parse(fence)?,
                     expires_at_ms: part()?.parse().map_err(|_| reply::malformed())?,
@@ -266,7 +268,7 @@ impl Grouped for Acquisitions {
         Ok(found.pop().flatten())
     }
 
-    /// A lock that was granted to a caller who no longer waits would never be released.
+    /// Releases what was granted to a caller who no longer waits, because nobody else would.
     fn undo<'a>(&'a self, named: &'a NamedRequest, outcome: &AcquireOutcome) -> Option<Plan<'a>> {
         match outcome {
             AcquireOutcome::Acquired(_) => Some(self.release.plan(&named.claim.lock_id, false)),

@@ -24,10 +24,10 @@ call AS MATERIALIZED (
     SELECT
       coalesce((SELECT fence FROM {fences} WHERE fence_key = $2), 0) AS fence,
       (
-        -- When it ends, and before that the fence, if it is the caller's own lock, from an attempt whose answer
-        -- was lost. That is given as it was granted.
-        -- A lock whose time is over may have to be waited for, or be guarded: acquire_all.sql takes it over.
-        -- Behind its end, another's lock as a whole: as JSON, because older tables lack columns of labels.
+        -- Describes the lock that is there. The caller's own lock, from an attempt whose answer was lost, is granted
+        -- again as it was: its text is the fence and the end. The text of another's lock is a blank, its end, and the
+        -- whole lock as JSON, because older tables lack columns of labels. An expired lock may have to be waited for,
+        -- or be guarded, so acquire_all.sql takes it over.
         SELECT
           CASE
             WHEN {is_live} THEN
@@ -40,9 +40,9 @@ call AS MATERIALIZED (
     OFFSET 0
   ) seen
 ),
--- A fence is the time, read after the wait, so that fences go on rising where a counter was lost; up to a bound, so
--- that no clock uses them up. If the counter differs from the snapshot, an acquisition raised it during the wait:
--- then the key was held after this call began, and no number is used.
+-- The new fence is the time after the wait, so that fences go on rising where a counter was lost, or the next number if
+-- that is higher. The time counts up to a bound only, so that no clock uses up the numbers. If the counter differs from
+-- the snapshot, an acquisition raised it during the wait: the key was held after this call began, so no number is used.
 counted AS (
   INSERT INTO {fences} AS last (fence_key, fence, key_debug)
   SELECT $2, greatest(fence + 1, least({now_ms}, 90000000000000)), $3 FROM call WHERE has_turn
@@ -62,7 +62,7 @@ SELECT
   CASE
     WHEN held = 'over' THEN 'over'
     WHEN granted.fence IS NOT NULL OR held NOT LIKE ' %' THEN 'acquired'
-    {done_outcome}-- A key that was never held before may have been counted for nothing, by who wanted several (acquire_all.sql).
+    {done_outcome}-- A first count proves no holder: an acquisition of several locks may have counted for nothing (acquire_all.sql).
     WHEN has_turn AND call.fence = 0 THEN 'again'
     WHEN held IS NOT NULL OR has_turn THEN 'locked'
     ELSE 'exhausted'

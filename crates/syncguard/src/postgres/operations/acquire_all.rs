@@ -1,4 +1,4 @@
-//! Acquires several locks at once, and slots: all that is claimed, or nothing.
+//! Acquires several locks, or slots, all or nothing. It also takes over expired locks.
 
 use serde_json::{Value, json};
 
@@ -31,7 +31,8 @@ impl AcquireAll {
         }
     }
 
-    /// The statement that tries to acquire the locks, and stores these labels, of which it has what follows the lock id.
+    /// Makes the statement that tries to acquire the locks and stores `labels` with each. It puts the lock ids before them
+    /// itself.
     pub fn plan<'a>(
         &'a self,
         claimed: &'a Claimed,
@@ -55,8 +56,8 @@ pub struct Claimed {
 }
 
 impl Claimed {
-    /// For claims in the order of an [`AcquireRequest`](crate::AcquireRequest). The search for a free slot begins anywhere,
-    /// and so elsewhere for each attempt.
+    /// Lists claims, which must be in the order of an [`AcquireRequest`](crate::AcquireRequest). Each attempt begins its
+    /// search for a free slot at a random number.
     ///
     /// # Errors
     /// As [`PrimaryKeys::new`] and [`Slots::first`](crate::Slots::first).
@@ -91,7 +92,7 @@ fn named(names: &PrimaryKeys, key: &str) -> Value {
     json!({"lock": names.lock, "fence": names.fence, "key": key})
 }
 
-/// What its row says; `None` if it has to be asked again, because somebody else came between.
+/// Reads the row of [`AcquireAll`]. `None` if another acquisition came between, so that the caller has to ask again.
 ///
 /// # Errors
 /// `Internal` when a fence counter has no number left, and for a row that makes no sense.
@@ -134,7 +135,7 @@ fn grant(claim: &Claim, text: &str) -> Option<Grant> {
     let mut parts = text.split(' ');
     let (fence, end, number) = (parts.next()?, parts.next()?, parts.next()?);
     let slot = match claim.kind {
-        // The digits at the end of a user's key.
+        // A user's key may end with digits, too.
         ClaimKind::Exclusive => None,
         ClaimKind::SlotOf(_) => Some(number.parse().ok()?),
     };

@@ -1,20 +1,20 @@
--- $1 what is claimed, as a JSON array of objects, one for each key, with claim (the number of its first claim), take
--- (how many claims), and the names lock, fence and key; for slots also slots (how many there are), first (at which to
--- begin, from 0 on) and names that lack the number of the slot at their end   $2 lock ids of the claims, with commas
--- between   $3 ttl ms{label_params}
--- Of labels it has what follows the lock id.
+-- $1 the claims, as a JSON array with an object for each key: claim (the number of its first claim), take (how many
+-- claims it has), and the names lock, fence and key; for slots also slots (how many there are) and first (the one at
+-- which the search begins, from 0 on), and names that lack the number of the slot at their end   $2 lock ids of the
+-- claims, with commas between   $3 ttl ms{label_params}
+-- The parameters of labels lack the lock id, which is put before them here.
 --
--- All or nothing. The reasons for the steps are those of acquire.sql. What differs: nothing is written before every lock
--- is known to be free and every counter to be unchanged, because a counter that rose without a grant would make others
--- believe that the key was held. Who waits for several locks of the server takes them in the order in which all do.
+-- It grants all claims or none. acquire.sql explains the steps. Here nothing is written before every lock is known to be
+-- free and every counter to be unchanged, because a counter that rose without a grant would make others believe that the
+-- key was held. Whatever waits for several locks of the server takes them in one order, so that no two wait for each other.
 WITH
--- What ends later is live. Read once, because there may be a thousand slots to look at. (With IS TRUE, no index on the
--- ends serves to find all live locks.)
+-- A lock that ends later than this is live. The clock is read once, because there may be a thousand slots to look at.
+-- (IS TRUE behind a comparison keeps the planner from finding all live locks by the index on their ends.)
 start AS MATERIALIZED (
   SELECT {live_after_ms} AS live_after_ms
 ),
--- The places where the locks may be: of a plain key one, of slots their numbers. Those that nobody holds, as many as are
--- asked for. (A limit that is not a constant makes the planner expect few rows.)
+-- Finds free places, as many as are claimed of each key. A plain key has one place, whose name is empty; slots have one for
+-- each number. (A limit that is not a constant makes the planner expect few rows.)
 asked AS MATERIALIZED (
   SELECT
     claims.*,
@@ -62,7 +62,7 @@ turns AS MATERIALIZED (
     WHERE (SELECT bool_and(coalesce(count, 0) BETWEEN 0 AND 899999999999999) FROM picked)
   ) taken
 ),
--- Whether the counters that the snapshot shows are as it shows them. Only who has the turns writes them.
+-- Whether the counters are still what the snapshot shows. From here on, only this statement writes them: it has the turns.
 same AS MATERIALIZED (
   SELECT count(*) = (SELECT count(count) FROM picked) AS is_so FROM (
     SELECT fence_key, fence FROM {fences}
@@ -70,8 +70,8 @@ same AS MATERIALIZED (
     FOR UPDATE
   ) last JOIN picked ON picked.fence = last.fence_key AND picked.count = last.fence
 ),
--- The rows of locks whose time is over. What others do with them is waited for, unless it is a guard (guard.sql): that lasts
--- for as long as its transaction, and alone can now keep a row from being locked as a whole.
+-- Locks the rows of expired locks. This waits for whatever others do with a row, except for a guard (guard.sql), which may
+-- last long. So afterwards only a guard can keep a row from being locked FOR UPDATE, as the next step tries.
 expired AS MATERIALIZED (
   SELECT key, expires_at_ms FROM {locks}
   WHERE key = ANY (ARRAY(SELECT lock FROM picked)) AND (SELECT is_so FROM same)
@@ -81,14 +81,14 @@ expired AS MATERIALIZED (
 unguarded AS MATERIALIZED (
   SELECT key FROM {locks} WHERE key = ANY (ARRAY(SELECT key FROM expired)) FOR UPDATE SKIP LOCKED
 ),
--- The claim of which the lock is guarded.
+-- The first claim whose lock is guarded.
 guarded AS MATERIALIZED (
   SELECT min(array_position(string_to_array($2, ','), id)) - 1 AS claim
   FROM picked JOIN expired ON expired.key = lock
   WHERE lock NOT IN (SELECT key FROM unguarded)
 ),
--- The time, if no expired lock was extended in time after all, by a transaction that is not in the snapshot. It is read
--- after the last wait.
+-- The time, read after the last wait. It has no row if a transaction that is not in the snapshot has extended an expired lock
+-- in time after all.
 ready AS MATERIALIZED (
   SELECT now_ms FROM (
     SELECT
@@ -105,15 +105,15 @@ ready AS MATERIALIZED (
     AND (SELECT claim FROM guarded) IS NULL
     AND (last_end_ms <= now_ms - {tolerance_ms}) IS NOT FALSE
 ),
--- Counters that are not in the snapshot. If one is there by now, the others have been counted for nothing: acquire.sql
--- knows.
+-- Makes the counters that are not in the snapshot. If one of them is there by now, the others were counted for nothing, which
+-- acquire.sql allows for.
 begun AS (
   INSERT INTO {fences} (fence_key, fence, key_debug)
   SELECT fence, greatest(1, least(now_ms, 90000000000000)), key FROM picked, ready WHERE count IS NULL
   ON CONFLICT (fence_key) DO NOTHING
   RETURNING fence_key, fence
 ),
--- Not an UPDATE, for which the planner might read the whole table.
+-- Raises the counters that are there. This is no UPDATE, because for that the planner might read the whole table.
 raised AS (
   INSERT INTO {fences} (fence_key, fence)
   SELECT fence, greatest(count + 1, least(now_ms, 90000000000000)) FROM picked, ready
@@ -140,7 +140,7 @@ granted AS (
 )
 SELECT
   CASE
-    -- A writer that does not count has written one of the locks. The error takes back the others.
+    -- Another program has written one of the locks without raising its counter. The cast fails and takes back the others.
     WHEN granted BETWEEN 1 AND asked - 1
       THEN ('a lock was written beside its counter: ' || granted || ' of ' || asked)::integer::text
     WHEN found = asked THEN 'acquired'
@@ -151,10 +151,10 @@ SELECT
     ELSE 'again'
   END AS outcome,
   CASE
-    -- Of each lock its id, fence and end, and of slots the number.
+    -- For each lock its id, fence and end, and for a slot its number.
     WHEN found = asked THEN grants
-    -- The claim in the way, when it ends, if it still has not, and another's lock as JSON, because older tables lack columns of
-    -- labels.
+    -- The claim that is in the way, and in how many milliseconds its lock ends, unless it has ended meanwhile. Another's lock
+    -- follows as JSON, because older tables lack columns of labels.
     WHEN found > 0 THEN (
       SELECT (array_position(string_to_array($2, ','), lock_id) - 1) || ' '
         || expires_at_ms - {live_after_ms}
@@ -184,7 +184,7 @@ SELECT
       ),
       (SELECT max(count)::text FROM picked)
     )
-    -- Nobody knows when its transaction ends.
+    -- The guarded claim without an end, because nobody knows when the guard's transaction ends.
     ELSE (SELECT claim || ' ' FROM guarded)
   END AS detail
 FROM (

@@ -1,13 +1,12 @@
 -- $1 what is asked for, as a JSON array of objects with lock, fence, key, id and ttl
 --
--- For keys that nobody holds and that nobody else is acquiring, so it waits for nothing. The steps and
--- their reasons are those of acquire.sql. An item that is neither granted nor found to be held by
--- somebody else is then acquired alone.
+-- It grants keys that nobody holds and nobody else is acquiring, so it waits for nothing. acquire.sql explains
+-- the steps. An item that is neither granted nor reported as locked is acquired alone after this.
 WITH
 call AS MATERIALIZED (
   SELECT
     seen.*,
-    -- An item whose key has a row, even an expired one, might have to wait for that row.
+    -- A key that has a row, even an expired one, gets no turn, because it might have to wait for that row.
     CASE WHEN expires_at_ms IS NULL AND count BETWEEN 0 AND 899999999999999 THEN
       CASE WHEN pg_try_advisory_xact_lock(hashtext(lock)) THEN
         CASE current_setting('synchronous_commit')
@@ -21,7 +20,8 @@ call AS MATERIALIZED (
       asked.*,
       coalesce((SELECT fence FROM {fences} AS last WHERE last.fence_key = asked.fence), 0) AS count,
       (
-        -- The caller's own lock, from an attempt whose answer was lost, does not count as held.
+        -- The caller's own lock, from an attempt whose answer was lost, gets an end long past: so it is neither
+        -- granted here nor reported as locked.
         SELECT CASE WHEN lock_id = asked.id THEN 0 ELSE expires_at_ms END
         FROM {locks} AS held WHERE held.key = asked.lock
       ) AS expires_at_ms
@@ -49,8 +49,8 @@ granted AS (
 SELECT string_agg(outcome, ',') AS outcomes FROM (
   SELECT lock_id || ' ' || fence || ' ' || expires_at_ms AS outcome FROM granted
   UNION ALL
-  -- The lock as JSON, because older tables lack columns of labels, and in hexadecimal digits: they contain neither a blank nor
-  -- a comma.
+  -- The lock is JSON, because older tables lack columns of labels. It is in hexadecimal digits, because these contain neither
+  -- a blank nor a comma.
   SELECT id || ' locked ' || free_in_ms || ' ' || coalesce(
     (
       SELECT encode(convert_to(to_jsonb(another)::text, 'UTF8'), 'hex')

@@ -12,7 +12,7 @@ use crate::values::batch::Batch;
 use crate::values::lock_id::LockId;
 use crate::values::ttl::Ttl;
 
-/// Extends an owner's locks.
+/// Extends locks by their ids.
 #[derive(Debug)]
 pub struct Extend(Statement);
 
@@ -27,7 +27,7 @@ impl Extend {
         Self(Statement::new(&sql, tables, &["outcomes", "commit"]).urgent())
     }
 
-    /// The statement that extends these sets, and removes what is expired.
+    /// Makes the statement that extends these sets and removes expired locks.
     pub fn plan<'a>(&'a self, sets: &'a LockSets) -> Plan<'a> {
         self.0.bind(vec![
             Param::Text(&sets.lock_ids),
@@ -37,7 +37,7 @@ impl Extend {
     }
 }
 
-/// Sets of locks, each to be extended as a whole, as parameters of the statement: lists with commas.
+/// Sets of locks as parameters of the statement: lists with commas. Each set is extended as a whole or not at all.
 #[derive(Debug, Default)]
 pub struct LockSets {
     lock_ids: String,
@@ -46,7 +46,7 @@ pub struct LockSets {
 }
 
 impl LockSets {
-    /// Lists the locks of each set, which are to end so long from now.
+    /// Lists the locks of each set, which are to end that TTL from now.
     pub fn new<'a>(sets: impl IntoIterator<Item = (&'a [LockId], Ttl)>) -> Self {
         let mut lists = Self::default();
         for (number, (lock_ids, ttl)) in sets.into_iter().enumerate() {
@@ -60,7 +60,7 @@ impl LockSets {
     }
 }
 
-/// What a row says of the locks of one set.
+/// Reads from a row what became of one set.
 ///
 /// # Errors
 /// `Internal` for a row that makes no sense or tells of other locks.
@@ -75,7 +75,7 @@ pub(in crate::postgres) enum ExtendedRow {
     Extended {
         expires_at_ms: i64,
     },
-    /// It is live. Another one of its set is not.
+    /// It is live, but another lock of its set is not, so it was not extended.
     Left,
     Expired,
     /// There is no such lock.
@@ -111,7 +111,7 @@ fn judge(found: &[Option<ExtendedRow>]) -> Result<ExtendOutcome, Error> {
             Some(ExtendedRow::Expired) => Absence::Expired,
             Some(ExtendedRow::Gone) | None => Absence::NotFound,
         };
-        // Then none may be extended.
+        // The store must not have extended any other lock of the set.
         return match ends.is_empty() && !found[lock..].iter().any(is_extended) {
             true => Ok(ExtendOutcome::Absent { lock, absence }),
             false => Err(reply::malformed()),
@@ -163,7 +163,7 @@ impl Grouped for Extensions {
         rows_by_id(row)
     }
 
-    /// Of a lock of which nothing is told, nobody knows whether it is gone.
+    /// `None` if the row leaves out a lock, because then nobody knows whether that is gone.
     fn outcome(found: Batch<Option<ExtendedRow>>) -> Result<Option<ExtendOutcome>, Error> {
         match found.iter().all(Option::is_some) {
             true => judge(&found).map(Some),

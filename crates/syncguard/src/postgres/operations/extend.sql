@@ -1,4 +1,4 @@
--- $1 lock ids with commas between; of each, in the same way:   $2 the number of the set that it belongs to   $3 ttl ms
+-- $1 lock ids   $2 for each, the number of the set that it belongs to   $3 for each, its ttl ms; all with commas between
 --
 -- Extends each set, all of its locks or none. The rows are locked first, in one order, and only then is the clock read: an
 -- UPDATE alone would use the time from before its wait for another's row lock. If a crash lost the extension, somebody
@@ -36,7 +36,7 @@ extended AS (
   WHERE is_whole AND lock.key = judged.key AND lock.lock_id = judged.id
   RETURNING lock.lock_id, lock.expires_at_ms
 ),
--- What is expired goes, unless it is guarded (guard.sql): nobody waits for that.
+-- Finds expired locks to remove. One that is guarded (guard.sql) stays, because nobody waits for a guard.
 removable AS MATERIALIZED (
   SELECT lock.key, lock.lock_id FROM {locks} AS lock JOIN judged ON lock.key = judged.key AND lock.lock_id = judged.id
   WHERE NOT is_live
@@ -58,7 +58,7 @@ FROM (
   UNION ALL
   SELECT id, 'live' FROM judged WHERE is_live AND NOT is_whole
   UNION ALL
-  -- Not one that somebody else has locked.
+  -- A row that was skipped because somebody else has locked it is not gone.
   SELECT id, 'gone' FROM judged
   WHERE is_live IS NULL AND NOT EXISTS (SELECT FROM {locks} AS lock WHERE lock.lock_id = id)
 ) outcomes

@@ -1,4 +1,4 @@
-//! How the server and the tables are set up.
+//! Tells how the server and the tables are set up.
 
 use crate::asking::inspection::{Fact, Facts};
 use crate::postgres::row_security::{hidden, maybe_hidden};
@@ -51,7 +51,7 @@ pub(in crate::postgres) async fn facts(
     Ok(read(&row.unwrap_or_default()))
 }
 
-/// Leaves out what is NULL.
+/// Makes a fact of each column that is not NULL.
 fn read(row: &Row) -> Facts {
     let mut facts = Facts::default();
     for (name, value) in COLUMNS.iter().zip(row) {

@@ -14,14 +14,14 @@ SELECT
   current_setting('synchronous_standby_names') AS "synchronousStandbys",
   current_setting('synchronous_commit') AS "synchronousCommit",
   (SELECT count(*) FROM pg_stat_replication)::text AS standbys,
-  -- Only some roles are told of which kind they are.
+  -- Only some roles may see which kind a standby is of. For the others the number is unknown.
   (
     SELECT CASE WHEN count(*) = count(sync_state) THEN count(*) FILTER (WHERE sync_state IN ('sync', 'quorum')) END
     FROM pg_stat_replication
   )::text AS "confirmingStandbys",
   current_setting('max_connections') AS "maxConnections",
   (SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend')::text AS connections,
-  -- A setting of our own sessions, which a pooler drops.
+  -- Our own sessions set this when they begin, but a pooler drops it.
   (current_setting('enable_seqscan') = 'off')::text AS "ownSession",
   (locks IS NOT NULL)::text AS "locksTable",
   (fences IS NOT NULL)::text AS "fencesTable",

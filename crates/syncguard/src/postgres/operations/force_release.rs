@@ -1,4 +1,4 @@
-//! Freeing a key, whoever holds it.
+//! Frees a key, whoever holds it.
 
 use crate::postgres::reply;
 use crate::postgres::statement::{Param, Plan, Row, Statement};
@@ -22,7 +22,7 @@ impl ForceRelease {
     }
 }
 
-/// What its row says: whether somebody held it.
+/// Reads from its row whether somebody held the key.
 ///
 /// # Errors
 /// `Internal` for a row that makes no sense.

@@ -1,4 +1,4 @@
-//! The check of locks in a transaction of the user's own.
+//! Checks, in a transaction of the user's own, that locks are held.
 
 use tokio_postgres::error::SqlState;
 
@@ -13,26 +13,26 @@ use crate::postgres::tables::Tables;
 use crate::text::error::{Error, ErrorKind};
 use crate::values::lock_id::LockId;
 
-/// What the server says of locks that are not held.
+/// The server's error when locks are not held.
 const LOST: &str =
     "LockLost: the transaction cannot be committed, because locks of it are not held any more";
 
-/// What it says where the index is missing, or is of no use.
+/// Its error when the index is missing or unusable.
 const NO_INDEX: &str = "InvalidArgument: the table of locks lacks its unique index on lock_id, without which nothing can be guarded";
 
-/// What is added if row level security may hide them from the role.
+/// Added to [`LOST`] if row level security may hide the locks from the role.
 const MAY_BE_HIDDEN: &str = ", or row level security hides them from the role of the transaction";
 
-/// What is added in a transaction that goes on seeing what was there when it began.
+/// Added to [`LOST`] in a transaction that goes on seeing what was there when it began.
 const MAY_BE_OLDER: &str =
     ", or its snapshot is older than their last extension, so that it has to be run again";
 
-/// Whether the session knows that the index is there. The catalogue says so, for which it takes as long as all the rest. So
-/// a session asks it once, and then has the number of the index in a setting: an index keeps its number as long as it is what it is.
+/// Whether the session knows that the index is there. To ask the catalogue takes as long as the rest of the statement, so a
+/// session asks once and keeps the number of the index in a setting. An index that is made anew has another number.
 const INDEX_IS_KNOWN: &str =
     "to_regclass('{lock_id_index}')::oid::text = current_setting('syncguard.lock_id_index', true)";
 
-/// Asks the catalogue; NULL if the index is missing, or of no use.
+/// Asks the catalogue and keeps the answer in the setting. It is NULL if the index is missing or unusable.
 const FOUND_INDEX: &str = "(
         SELECT set_config('syncguard.lock_id_index', indexrelid::text, false)
         FROM pg_index
@@ -40,17 +40,17 @@ const FOUND_INDEX: &str = "(
           AND indisunique AND indisvalid AND indpred IS NULL AND indnkeyatts = 1
       )";
 
-/// The words about locks that are not held, and what else it may be.
+/// The text of the error when locks are not held, with the other reasons why the transaction may not see them.
 const LOST_OR: &str = "concat(
     '{lost}',
     CASE WHEN row_security_active('{locks}'::text) THEN '{may_be_hidden}' END,
     CASE WHEN current_setting('transaction_isolation') NOT IN ('read committed', 'read uncommitted') THEN '{may_be_older}' END
   )";
 
-/// Run in a transaction after a [`LockCheck`] that failed in it, so that it cannot be committed whoever ignores that. In a savepoint the
-/// server has failed the savepoint alone, and nothing that a statement writes there outlasts it. So this puts a transaction that has
-/// failed in the place of the whole one, without its savepoints. It is several statements, and for the simple protocol. It always
-/// fails, and outside of a transaction does no more.
+/// Run this in a transaction in which a [`LockCheck`] has failed, so that nobody can commit the transaction by ignoring the failure.
+/// In a savepoint, the server has failed the savepoint alone, and no statement there can reach beyond it. So this rolls back the
+/// whole transaction with its savepoints, and puts one that has failed in its place. It is several statements, which need the
+/// simple protocol. It always fails; outside of a transaction it does nothing else.
 pub const STOP_TRANSACTION: &str =
     "ROLLBACK AND CHAIN; SELECT concat('LockLost: the transaction cannot be committed')::integer";
 
@@ -70,12 +70,12 @@ const FIRST_END: &str = "
     ) locked
   ";
 
-/// The statements that fail, and the transaction with them, unless locks are held.
+/// The statements of guards. Unless the locks are held, each fails, and the transaction with it.
 #[derive(Debug)]
 pub(in crate::postgres) struct Checks {
     single: String,
     several: String,
-    /// Of one lock; stores in the same step that something is done.
+    /// Checks one lock, and stores in the same step that something is done.
     done: String,
 }
 
@@ -158,7 +158,7 @@ pub fn check_failure(state: &str, message: &str) -> Option<Error> {
         SqlState::UNDEFINED_COLUMN => return Some(Error::invalid(LACKS_COLUMNS)),
         _ => {}
     }
-    // It stands among the server's own words, in whatever language.
+    // Our text stands among the server's own words, which may be in any language.
     if message.contains(MAY_BE_HIDDEN) {
         let text = "row level security may hide the lock from the role of the transaction, or the lock was lost: give the role a policy \
                     for all rows (docs/postgres.md, \"Row level security\")";

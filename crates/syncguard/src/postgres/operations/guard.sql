@@ -1,9 +1,10 @@
 -- $1 lock ids with commas between
 --
--- Users run it in a transaction of their own, with whatever client. If one of the locks is not held any more, it fails, and
--- the transaction with it: the casts say why. (Of a text alone, the planner would say so at once; what `concat` gives, it does
--- not know.) Else nobody can take the locks over, or free them, until the transaction ends: that changes or deletes a lock_id,
--- to which a foreign key might refer, as FOR KEY SHARE forbids. This rests on the unique index of lock_id.
+-- Users run it in a transaction of their own, with any client. If one of the locks is not held any more, the cast of a text to a
+-- number fails, with the text in its error, and the transaction fails with it. (The planner would carry out the cast of a constant
+-- in any case, so `concat` makes the text.) Otherwise nobody can take over or free the locks until the transaction ends: that
+-- would change or delete a lock_id, which FOR KEY SHARE forbids because a foreign key might refer to it. It does so only where
+-- lock_id has its unique index.
 SELECT CASE
   WHEN ({first_end}) > {live_after_ms} THEN
     CASE

@@ -1,7 +1,7 @@
 -- $1 lock id   $2 storage key   $3 fence key   $4 user key   $5 due
 --
--- As guard.sql, for one lock, and stores that something is done under it: with the user's transaction, or not at all. An
--- acquisition locks the row of the counter before that of the lock, so this does, too.
+-- Guards one lock, as guard.sql does, and stores that something is done under it. The mark stands only if the user's
+-- transaction is committed. An acquisition locks the row of the counter before that of the lock, so this does, too.
 WITH
 turn AS MATERIALIZED (
   SELECT fence FROM {fences} WHERE fence_key = $3::text FOR UPDATE

@@ -1,4 +1,4 @@
-//! Asking whether a key is held.
+//! Asks whether a key is held.
 
 use crate::postgres::reply;
 use crate::postgres::statement::{Param, Plan, Row, Statement};
@@ -37,7 +37,7 @@ impl IsLocked {
     }
 }
 
-/// What its row says; `None` if a lock may be there that row level security hides.
+/// Reads the row. `None` if row level security may hide a lock.
 ///
 /// # Errors
 /// `Internal` for a row that makes no sense.

@@ -1,4 +1,4 @@
-//! Labels, each in a column that older writers do not know.
+//! Stores and reads labels. Each has a column of its own, which older writers may not know.
 
 use serde_json::Value;
 
@@ -14,13 +14,13 @@ use crate::values::lock_id::LockId;
 /// PostgreSQL's texts cannot hold U+0000: a label that contains it is escaped, and then has a `%` in place of the `:`.
 #[derive(Debug)]
 pub struct StoredLabels {
-    /// Which are given: bits in the order of the names.
+    /// Which labels are given, as bits in the order of [`Labels::NAMES`].
     set: usize,
     texts: Vec<String>,
 }
 
 impl StoredLabels {
-    /// Those of the lock with that lock id; without it, what of them stands behind the lock id.
+    /// Writes `labels` behind the lock id. Without one, only what follows it is written.
     pub(in crate::postgres) fn of(labels: &Labels, lock_id: Option<&LockId>) -> Self {
         let optional_texts = labels.texts();
         let set = optional_texts
@@ -57,7 +57,7 @@ pub(super) fn shown<'a>(lock_id: &LockId, stored: impl Fn(&str) -> Option<&'a st
     })
 }
 
-/// The labels in a row of the table of locks, as JSON. What cannot be read has none.
+/// Reads the labels from a row of the table of locks, as JSON. A row that cannot be read has none.
 pub(super) fn in_row(json: &str) -> Labels {
     let row: Value = serde_json::from_str(json).unwrap_or_default();
     match row["lock_id"].as_str().map(LockId::parse) {
@@ -66,7 +66,7 @@ pub(super) fn in_row(json: &str) -> Labels {
     }
 }
 
-/// The same of a row whose JSON is in hexadecimal digits.
+/// Does the same with JSON in hexadecimal digits.
 pub(super) fn in_hex(digits: &str) -> Labels {
     let pairs = digits.as_bytes().as_chunks::<2>().0.iter();
     let byte = |pair: &[u8; 2]| u8::from_str_radix(str::from_utf8(pair).ok()?, 16).ok();
@@ -75,13 +75,14 @@ pub(super) fn in_hex(digits: &str) -> Labels {
     json.map_or_else(Labels::default, |json| in_row(&json))
 }
 
-/// A statement that acquires locks: for each set of labels that one can be given another, because older tables do not
-/// have their columns.
+/// A statement that acquires locks, with a variant for each set of labels. A variant names the columns of its own labels
+/// alone, because older tables lack some.
 #[derive(Debug)]
 pub(super) struct Labelled(Vec<Statement>);
 
 impl Labelled {
-    /// From `sql`, which has `others` other parameters, and stores what `{}` in `value` is the parameter of.
+    /// Makes the variants of `sql`, which has `others` parameters beside the labels. `value` is the SQL for what a column
+    /// gets, with `{}` in place of the label's parameter.
     pub(super) fn new(
         [sql, value]: [&str; 2],
         others: usize,

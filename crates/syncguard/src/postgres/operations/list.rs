@@ -1,4 +1,4 @@
-//! Listing locks.
+//! Lists locks, page by page.
 
 use serde_json::Value;
 
@@ -20,7 +20,7 @@ pub(in crate::postgres) fn plan<'a>(
     page: &'a PageRequest,
 ) -> Result<Plan<'a>, Error> {
     let limit = i64::try_from(page.checked_limit()?).unwrap_or(i64::MAX);
-    // No name is empty.
+    // Every name comes after the empty text.
     let after = page.after.as_deref().unwrap_or_default();
     // The server would refuse it, with an error that says less.
     if after.contains('\0') {
@@ -29,7 +29,7 @@ pub(in crate::postgres) fn plan<'a>(
     Ok(statement.bind(vec![Param::Text(after), Param::BigInt(limit)]))
 }
 
-/// The page in its row.
+/// Reads the page from its row.
 ///
 /// # Errors
 /// `Internal` for a row that makes no sense.

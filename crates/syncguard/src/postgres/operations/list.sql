@@ -1,6 +1,6 @@
 -- $1 the name after which to begin   $2 how many
 --
--- One row, because that is what the transports give. The locks are JSON, as in lookups.
+-- The page is one row, because transports give one row only. The locks are JSON, as in lookup.sql.
 WITH now AS (
   SELECT {now_ms} AS ms
 ), page AS (

@@ -43,7 +43,7 @@ impl Lookup {
     }
 }
 
-/// The live lock in its row. With `lock_id`, only if the row has that lock id.
+/// Reads the lock from its row, if it is live. With `lock_id`, the row must have that lock id, too.
 ///
 /// # Errors
 /// `Internal` for a row that makes no sense.
@@ -57,7 +57,7 @@ pub fn outcome(row: Option<&Row>, lock_id: Option<&LockId>) -> Result<Option<Loc
     Ok((is_asked && record.is_live()).then_some(record))
 }
 
-/// The lock in a row of the table, as JSON.
+/// Reads the lock from a row of the table, as JSON.
 pub(super) fn record(row: &Value, read_at_ms: i64) -> Option<LockRecord> {
     let lock_id = LockId::parse(row["lock_id"].as_str()?).ok()?;
     Some(LockRecord {

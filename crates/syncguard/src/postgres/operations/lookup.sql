@@ -1,6 +1,6 @@
 -- $1 what stands in {column}: the storage key, or the lock id
 --
--- As JSON, so that this also works on older tables, which lack columns of labels.
+-- The lock is JSON, so that this also works on older tables, which lack columns of labels.
 SELECT
   to_jsonb(lock)::text AS lock,
   {now_ms}::text AS now_ms

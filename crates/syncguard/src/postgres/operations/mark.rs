@@ -1,4 +1,4 @@
-//! For which period of a key something was done last.
+//! Reads and changes the mark of a key, which says for which period something was done last.
 
 use tokio_postgres::error::SqlState;
 
@@ -12,7 +12,7 @@ use crate::values::due::{DoneMark, Due, MarkChange};
 use crate::values::key::Key;
 use crate::values::lock_id::LockId;
 
-/// How what is done is stored beside a counter: a later period that somebody has set by force stays.
+/// The clause that stores a mark beside a fence counter. A later period stays, which somebody may have set by force.
 pub(super) const KEEP_LATER: &str = "ON CONFLICT (fence_key) DO UPDATE SET
     done_due = excluded.done_due,
     done_at_ms = excluded.done_at_ms,
@@ -20,11 +20,11 @@ pub(super) const KEEP_LATER: &str = "ON CONFLICT (fence_key) DO UPDATE SET
     WHERE last.done_due IS NULL
       OR left(last.done_due, 1) = left(excluded.done_due, 1) AND last.done_due < excluded.done_due COLLATE \"C\"";
 
-/// What is said of a table of counters that is older than the columns for what is done.
+/// The error for a table of fence counters that is older than the columns of marks.
 pub(super) const LACKS_COLUMNS: &str = "the table of fence counters was made by an older version and has no columns for what is \
                                         done once: add them with setupSchema() or `syncguard setup`";
 
-/// Tells and changes what is stored of the periods of a key.
+/// The statements that read and change the mark of a key.
 #[derive(Debug)]
 pub(in crate::postgres) struct Mark {
     read: Statement,
@@ -39,12 +39,12 @@ impl Mark {
         }
     }
 
-    /// The statement that tells what is stored.
+    /// Makes the statement that reads the mark.
     pub(in crate::postgres) fn plan<'a>(&'a self, names: &'a PrimaryKeys) -> Plan<'a> {
         self.read.bind(vec![Param::Text(&names.fence)])
     }
 
-    /// The statement that makes `change`. A mark that is set gets `lock_id`.
+    /// Makes the statement that carries out `change` and reads the mark before it. A new mark gets `lock_id`.
     pub(in crate::postgres) fn plan_change<'a>(
         &'a self,
         key: &'a Key,
@@ -65,7 +65,7 @@ impl Mark {
     }
 }
 
-/// What the row says was stored.
+/// Reads the mark from the row of either statement.
 pub(in crate::postgres) fn outcome(row: Option<&Row>) -> Result<Option<DoneMark>, Error> {
     match row {
         None => Ok(None),
@@ -73,7 +73,7 @@ pub(in crate::postgres) fn outcome(row: Option<&Row>) -> Result<Option<DoneMark>
     }
 }
 
-/// A mark: when, under which lock id, and for which period. The last may contain spaces.
+/// Parses a mark: when it was stored, under which lock id, and for which period, which may contain spaces.
 fn read(text: &str) -> Result<DoneMark, Error> {
     let mut parts = text.splitn(3, ' ');
     let mut part = || parts.next().ok_or_else(reply::malformed);
@@ -84,12 +84,12 @@ fn read(text: &str) -> Result<DoneMark, Error> {
     })
 }
 
-/// What the detail of an acquisition says that was refused because of it.
+/// Reads the mark because of which an acquisition was refused.
 pub(super) fn done(row: Option<&Row>, column: usize) -> Result<DoneMark, Error> {
     read(reply::text(row, column)?)
 }
 
-/// The error of a statement that needs the columns, in a table of counters that may be older than they are.
+/// Turns a failure into an error, which names the cause if the table is older than the columns of marks.
 pub(in crate::postgres) fn to_error(failure: Failure) -> Error {
     if failure.state() != Some(&SqlState::UNDEFINED_COLUMN) {
         return failure.into();

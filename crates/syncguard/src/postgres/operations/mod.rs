@@ -1,5 +1,5 @@
-//! The operations, a file each beside its statements. What is public is the pure half of each: its plan (the statement to
-//! send) and its outcome (what the row means).
+//! Each operation has a file here, beside its SQL. Only its pure half is public: the plan makes the statement to send, and
+//! the outcome reads the row that came back.
 
 pub(super) mod acquire;
 pub(super) mod acquire_all;

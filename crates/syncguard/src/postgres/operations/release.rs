@@ -17,7 +17,7 @@ use crate::values::lock_id::LockId;
 /// Releases the locks with given lock ids.
 #[derive(Debug)]
 pub struct Release {
-    /// What most releases are, in the least time.
+    /// Releases one lock, as most releases do, in the least time.
     single: Statement,
     several: Statement,
     done: Statement,
@@ -36,7 +36,7 @@ impl Release {
         }
     }
 
-    /// The statement that releases the lock with `lock_id`, whose names are `names`, and stores that something is done.
+    /// Makes the statement that releases the lock with `lock_id`, which is stored under `names`, and stores that something is done.
     pub(in crate::postgres) fn plan_done<'a>(
         &'a self,
         lock_id: &'a LockId,
@@ -76,10 +76,10 @@ fn params(lock_ids: &str, durable: bool) -> Vec<Param<'_>> {
     ]
 }
 
-/// What the row of one release says.
+/// Reads the row of one release.
 ///
 /// # Errors
-/// `Internal` for a row that makes no sense or is another owner's.
+/// `Internal` for a row that makes no sense or is of another lock.
 pub fn outcome(lock_id: &LockId, row: Option<&Row>) -> Result<ReleaseOutcome, Error> {
     if row.is_none() {
         return Ok(ReleaseOutcome::Absent(Absence::NotFound));
@@ -88,7 +88,7 @@ pub fn outcome(lock_id: &LockId, row: Option<&Row>) -> Result<ReleaseOutcome, Er
     outcome_of(reply::text(row, 1)?)
 }
 
-/// What the row of a release of several says of each.
+/// Reads from the row of a release of several locks what became of each.
 ///
 /// # Errors
 /// As [`outcome`].
@@ -136,7 +136,7 @@ impl Grouped for Releases {
     type Item = Batch<LockId>;
     type Params = String;
     type Reply = ReleaseOutcome;
-    /// What became of each lock; `None` for one that was not found or left out.
+    /// What became of each lock; `None` for one that was not found, or was left out.
     type Outcome = Batch<Option<ReleaseOutcome>>;
 
     fn lock_ids(lock_ids: &Batch<LockId>) -> &[LockId] {

@@ -1,6 +1,6 @@
 -- $1 fence key   $2 user key   $3 due, or nothing to clear the mark   $4 lock id
 --
--- What was there before, and what is there now, whatever it was. The row is locked before it is read.
+-- Replaces the mark, whatever it was, and tells what was there before. The row is locked before it is read.
 WITH
 before AS MATERIALIZED (
   SELECT done_at_ms, done_lock_id, done_due FROM {fences} WHERE fence_key = $1 FOR UPDATE
