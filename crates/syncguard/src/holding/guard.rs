@@ -30,32 +30,31 @@ mod state;
 use self::looking::{GuardLook, are_stored};
 pub(crate) use self::state::GuardState;
 
-/// A lock that is held until it is released, dropped or lost; or several, which are extended and released together, and are
-/// lost when one of them is. Somebody can release one of several by its id, through the same backend: then the guard has the
-/// others.
+/// A lock that is held until it is released, dropped or lost. A guard may also hold several locks: they are extended and released
+/// together, and are lost when one of them is. If somebody releases one of them by its id, through the same backend, the guard
+/// keeps the others.
 ///
-/// Dropping releases in the background, as [`operation::release_in_background`] says.
-/// [`release`](Self::release) waits for the store and reports errors. Either goes on until the lock is free or its TTL
-/// is over, and ends the heartbeats first, if it has
-/// any ([`LockOptions::auto_extend`](crate::LockOptions::auto_extend)).
+/// Dropping a guard releases in the background, as [`operation::release_in_background`] says. [`release`](Self::release) waits for
+/// the store and reports errors. Both end the heartbeats first, if there are any
+/// ([`LockOptions::auto_extend`](crate::LockOptions::auto_extend)), and go on until the lock is free or its TTL is over.
 #[derive(Debug)]
 pub struct LockGuard {
     backend: Arc<dyn Backend>,
-    /// Those of what is held; of a slot, with its number.
+    /// The keys of the locks. The key of a slot has its number.
     keys: Batch<Key>,
     grants: Batch<Grant>,
-    /// For how long it may last from now on, by all that it was granted for and asked to be extended by.
+    /// The longest time for which a store may keep the locks from now on: the longest TTL that was asked for yet.
     lasts: Ttl,
     state: Arc<GuardState>,
-    /// What is asked after if nothing extends it.
+    /// Asks the store whether it still has the locks, where no heartbeats would find out.
     look: Option<Arc<GuardLook>>,
-    /// Before that, a release only lets it end then.
+    /// A release before this time makes the locks end then, and does not free them at once.
     hold_until: Option<Instant>,
 }
 
 impl LockGuard {
-    /// A guard of a lock that was granted. `state` is of the same request. A release that comes before `hold_until` makes the
-    /// lock end then.
+    /// Makes the guard of what was granted. `state` must come from the same request. A release before `hold_until` makes the locks
+    /// end at that time.
     pub(crate) fn new(
         backend: &Arc<dyn Backend>,
         claims: &[Claim],
@@ -98,7 +97,7 @@ impl LockGuard {
         &self.grants
     }
 
-    /// The keys of what is held, in order; of a slot, with its number.
+    /// The keys of what is held, in order. The key of a slot has its number.
     pub fn keys(&self) -> &[Key] {
         &self.keys
     }
@@ -128,17 +127,17 @@ impl LockGuard {
         Some(self.grants.get(at)?.fence)
     }
 
-    /// When the first of its locks ends, on the store's clock, in milliseconds since the Unix epoch. Heartbeats make it later.
+    /// When the first of its locks ends, by the store's clock, in milliseconds since the Unix epoch. Heartbeats make it later.
     pub fn expires_at_ms(&self) -> i64 {
         self.state.expires_at_ms()
     }
 
-    /// What checks, in a transaction of the caller's own in the database of the locks, that they are held. A store that has
-    /// no SQL refuses.
+    /// The statement that checks, in a transaction of the caller's own in the database of the locks, that they are held. A store
+    /// that has no SQL refuses.
     ///
-    /// The statement fails, and the transaction with it, unless all of them are held. Else nobody gets them before the
-    /// transaction ends, whatever its time is. `syncguard_clients::tokio_postgres::check` runs it in a transaction of
-    /// `tokio-postgres`; with another client, [`lose`](Self::lose) tells the guard what was found.
+    /// Unless all of them are held, the statement fails, and the transaction with it. Otherwise nobody gets them before the
+    /// transaction ends, even if their TTL is over before. `syncguard_clients::tokio_postgres::check` runs it in a transaction of
+    /// `tokio-postgres`. With another client, call [`lose`](Self::lose) when the statement has found a lock gone.
     ///
     /// # Errors
     /// `InvalidArgument` if the store cannot do that.
@@ -146,7 +145,7 @@ impl LockGuard {
         self.backend.check(&self.left(), None)
     }
 
-    /// Asks the store whether it has all of the locks: what a transaction sees may be older.
+    /// Asks the store whether it has all of the locks. A transaction may see an older state than the store has now.
     ///
     /// # Errors
     /// What the store failed with.
@@ -154,7 +153,7 @@ impl LockGuard {
         are_stored(&self.backend, self.left()).await
     }
 
-    /// The lock was found gone, by a [check](Self::check_sql) for example: from now on it is lost.
+    /// Tells the guard that its lock was found gone, for example by a [check](Self::check_sql). From now on the lock is lost.
     pub fn lose(&self, error: Error) {
         self.state.lose(|| error);
     }
@@ -242,8 +241,8 @@ impl LockGuard {
         self.state.lost()
     }
 
-    /// Makes the lock end `ttl` from now; `false` if it is lost already, also if the store would still extend it. On a
-    /// lock that extends itself this holds until the next heartbeat, which comes the later the longer the lock lasts.
+    /// Makes the lock end `ttl` from now. `false` if the lock is lost already, even if the store would still extend it. A lock that
+    /// extends itself keeps this end until its next heartbeat, which comes later if the lock lasts longer.
     ///
     /// # Errors
     /// What the store failed with. The lock may or may not have been extended.
@@ -254,7 +253,7 @@ impl LockGuard {
             return Ok(false);
         }
         let sent = clock::now();
-        // Heartbeats go on with the TTL that it was granted for.
+        // Heartbeats go on with the TTL of the grant, so a shorter one here does not bound how long the lock may last.
         self.lasts = self.lasts.max(ttl);
         self.state.extends(sent, ttl);
         match self.extend_left(ttl).await? {
@@ -272,9 +271,10 @@ impl LockGuard {
     /// Runs a script of Redis, in its Lua, only if the lock is held, by the server's clock: in one atomic step with the check. Of
     /// several locks, all must be held. Other stores refuse.
     ///
-    /// `keys` are the names of your own data, as they are in the server; the script sees them as `KEYS`, from 1 on, and
-    /// `arguments` as `ARGV`. In a Redis Cluster the keys must be in the hash slot of the lock, which a key prefix with a hash tag
-    /// sees to. The text is sent once, and then its hash: what changes from call to call belongs into the arguments.
+    /// `keys` are the names of your own data, as they are in the server. The script sees them as `KEYS`, from 1 on, and
+    /// `arguments` as `ARGV`. In a Redis Cluster the keys must be in the hash slot of the lock: give locks and data a key prefix
+    /// with the same hash tag. The text of a script is sent only once, and its hash after that. So put what changes from call to
+    /// call into the arguments.
     ///
     /// ```no_run
     /// # async fn transfer(guard: &syncguard::LockGuard) -> Result<(), syncguard::Error> {
@@ -289,9 +289,9 @@ impl LockGuard {
     ///
     /// # Errors
     /// `LockLost` if the lock is not held any more: then nothing of the script has run, and [`lost`](Self::lost) completes.
-    /// `InvalidArgument` for a script that the server cannot compile, for keys in other hash slots, and on other stores. What
-    /// the script itself fails with is `Internal`, in the server's words; what it has written before stays. A script is
-    /// sent once at most: after an error of which [`is_outcome_unknown`](Error::is_outcome_unknown) is true it may have run.
+    /// `InvalidArgument` for a script that the server cannot compile, for keys in other hash slots, and on other stores. `Internal`,
+    /// in the server's words, if the script itself fails; what it has written before stays. A script is sent at most once: if
+    /// [`is_outcome_unknown`](Error::is_outcome_unknown) is true of an error, it may have run.
     pub async fn eval<T: Into<String>, A: Into<String>>(
         &self,
         script: &str,
@@ -320,7 +320,7 @@ impl LockGuard {
 }
 
 impl LockGuard {
-    /// Proof of ownership of what it has still: without those that somebody has released by their ids. The last one stays.
+    /// The ids of the locks that nobody has released by their ids. The last of several stays, even if it was released so.
     fn left(&self) -> Batch<LockId> {
         self.state.left().unwrap_or_else(|| self.lock_ids())
     }
@@ -331,7 +331,7 @@ impl LockGuard {
         all.filter(|(_, lock_id)| left.contains(lock_id)).collect()
     }
 
-    /// Asks the store to extend what it has still.
+    /// Asks the store to extend what is [`left`](Self::left).
     async fn extend_left(&self, ttl: Ttl) -> Result<ExtendOutcome, Error> {
         loop {
             let left = self.left();
@@ -339,7 +339,7 @@ impl LockGuard {
             let call = CallOptions::default();
             let outcome = operation::run(&self.backend, extend, call, pending()).await?;
             match outcome {
-                // Somebody has released it meanwhile, and so nothing was extended.
+                // Somebody has released that lock by its id meanwhile, so the store extended nothing. Ask for the others.
                 ExtendOutcome::Absent { lock, .. }
                     if left
                         .get(lock)
@@ -349,7 +349,7 @@ impl LockGuard {
         }
     }
 
-    /// As [`check_sql`](Self::check_sql), and stores that something is done for a period.
+    /// The statement of [`check_sql`](Self::check_sql) that also stores that something is done for a period.
     pub(crate) fn done_sql(&self, due: &Due) -> Result<LockCheck, Error> {
         let done = Finish {
             key: self.keys[0].clone(),

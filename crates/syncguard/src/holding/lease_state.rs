@@ -2,7 +2,7 @@
 
 /// The states of a held lock.
 ///
-/// The state changes as this table says. Where it stays what it is, nothing happens, and nobody is told.
+/// The table gives the next state after each event. If the state stays the same, nothing happens, and nobody is told.
 ///
 /// | state     | lose      | end       | freed    | gone     |
 /// | --------- | --------- | --------- | -------- | -------- |
@@ -12,13 +12,13 @@
 /// | released  | released  | released  | released | released |
 /// | gone      | gone      | gone      | released | gone     |
 ///
-/// - lose: its loss was noticed, by the clock, by heartbeats, or by whoever extends it or runs something under it.
-/// - end: its release begins. From then on, nobody but the release notices its loss.
-/// - freed: a release has freed it, or may have done so and goes on in the background, or the guard was given up with
+/// - lose: somebody noticed the loss: the clock, a heartbeat, an extension, or a script or transaction under the lock.
+/// - end: the release begins. From then on, only the release can notice a loss.
+/// - freed: a release has freed the lock, or may have done so and goes on in the background, or the guard was given up with
 ///   [`keep`](crate::LockGuard::keep). Nothing is left to release.
-/// - gone: a release has found it gone. The work under it went on without it.
+/// - gone: a release did not find the lock in the store. The work under it had gone on without it.
 ///
-/// This is what its guard does. A lock that was lost once stays lost for its holder, whatever its state is later.
+/// The second table says what the guard does. A lock that was lost once stays lost for its holder, whatever its state is later.
 ///
 /// | state     | heartbeats | when the guard is dropped |
 /// | --------- | ---------- | ------------------------- |
@@ -28,8 +28,8 @@
 /// | released  | end        | nothing happens           |
 /// | gone      | end        | nothing happens           |
 ///
-/// A lost lock is released all the same, so that nothing is left in the store. In the state releasing, a guard is dropped when the
-/// future of its release is.
+/// A lost lock is released all the same, so that nothing is left in the store. A guard in the state releasing is dropped when
+/// somebody drops the future of its release.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum LeaseState {
     Held,

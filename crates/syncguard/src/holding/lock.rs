@@ -27,7 +27,7 @@ pub struct LockOptions {
     /// Extends the lock by itself while it is held. Default: it ends with its TTL.
     ///
     /// Heartbeats run on the tokio runtime that took the lock, and connections on the one that opened them. Where blocking code
-    /// may hold that up, make every call of the backend in tasks of a runtime of its own:
+    /// may hold up that runtime, give the backend a runtime of its own and make every call of it in a task there:
     ///
     /// ```
     /// # #[cfg(feature = "sqlite")]
@@ -67,8 +67,8 @@ pub struct LockOptions {
     /// # fn main() {}
     /// ```
     pub auto_extend: Option<AutoExtend>,
-    /// For how long to hold the lock at least, at most its TTL: if it is released earlier, it ends then, and nobody gets it
-    /// before. Default: a release frees it at once.
+    /// For how long nobody else may get the lock, from its grant on, even if it is released earlier. At most its TTL. Default: a
+    /// release frees it at once.
     pub min_hold: Duration,
 }
 
@@ -87,18 +87,17 @@ impl Default for LockOptions {
 /// Acquires what is claimed, waiting as `options` say while others hold it: the lock on a key (`&Key`), a slot of one
 /// ([`Claim::slot`](crate::Claim::slot)), or several of both, all or nothing.
 ///
-/// Those in this process who wait for the same key on the same backend are served in the order in which they
-/// came, and only the first of them asks: at the pace of the most eager of them, so that nobody waits longer than if it had
-/// asked by itself. Whoever wants several things waits for the one that stood in the way, and keeps nobody from the others; when that is in vain, it takes
-/// them one after another, for a while at a time (docs/several-keys.md, "Who is served first"). Between processes there is no order. Whoever does not wait (no retries, or no time) does not queue
-/// either.
+/// Waiters of this process for the same key on the same backend are served in the order in which they came. Only the first of
+/// them asks the store, at the pace of the most eager one, so that nobody waits longer than if it had asked by itself. A waiter
+/// for several keys waits for the one that stood in the way, and keeps nobody from the others. When that is in vain, it takes
+/// them one after another, for a while at a time (docs/several-keys.md, "Who is served first"). Between processes there is no
+/// order. Whoever does not wait (no retries, or no time) does not queue either.
 ///
 /// Dropping the future cancels: what the store may have granted is released in the background.
 ///
 /// # Errors
 /// `AcquisitionTimeout` when others held it for too long. Otherwise the store's last error, with how long and how
-/// often it was tried. That the last attempt was cut short by the time limit is reported only if there was no other
-/// error.
+/// often it was tried. An attempt that the time limit cut short is reported only if there was no other error.
 pub async fn lock(
     backend: &Arc<dyn Backend>,
     claims: impl IntoClaims,

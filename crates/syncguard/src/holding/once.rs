@@ -1,4 +1,4 @@
-//! Something that is to be done once for each period.
+//! Grants a lock only if something is still to be done for a period, and stores when it is done.
 
 use std::future::pending;
 use std::ops::{Deref, DerefMut};
@@ -26,14 +26,14 @@ const FAR_AHEAD: &str = "due begins more than a day after this moment of the sto
 /// How to acquire the lock for a period.
 #[derive(Debug, Clone)]
 pub struct OnceOptions {
-    /// How long the lock lasts: when its holder dies, another process can take over after so long.
+    /// How long the lock lasts. When its holder dies, another process can take over after that time.
     pub ttl: Ttl,
     /// A label to store with it.
     pub owner: Option<Owner>,
     /// Extends the lock by itself while it is held. Default: it ends with its TTL.
     pub auto_extend: Option<AutoExtend>,
-    /// Whether the period may begin more than a day after this moment of the store's clock. Default: that is refused, because once it
-    /// is done, all that is right would count as done.
+    /// Whether the period may begin more than a day after this moment of the store's clock. Default: such a period is refused,
+    /// because once it is done, every period before it counts as done, too.
     pub allow_ahead: bool,
 }
 
@@ -55,28 +55,28 @@ pub enum OnceOutcome {
     Granted(OnceGuard),
     /// It was done before, for this period.
     Done(DoneMark),
-    /// It was done before for a later period: whoever asks is late, or a wrong clock has stored it.
+    /// It was done before for a later period: the caller is late, or somebody stored that period by a wrong clock.
     Ahead(DoneMark),
     /// Somebody else holds the lock: they are doing it, or something under the same key.
     Running,
 }
 
-/// The lock under which something is done for a period. [`done`](Self::done) stores that it is. Whoever drops the guard, or
-/// dies, leaves it open, so that another process does it.
+/// The lock under which something is done for a period. [`done`](Self::done) stores that it is done. If the guard is dropped, or
+/// its process dies, the period stays open for another process.
 #[derive(Debug)]
 pub struct OnceGuard {
     guard: LockGuard,
     due: Due,
-    /// Whether a transaction of the holder's may have stored that it is done.
+    /// Whether a transaction of the holder may have stored that it is done.
     may_be_done: AtomicBool,
 }
 
-/// Acquires the lock on `key` if nothing was done for the period `due` of it yet, or for a later one. That is decided in the
-/// step that grants the lock, by the store. Asks once and does not wait.
+/// Acquires the lock on `key` unless something was done already for its period `due`, or for a later one. The store decides that
+/// in the step that grants the lock. This asks once and does not wait.
 ///
-/// What is done runs to its end **at least once** for each period that is asked for: one process at a time does it, and once
-/// it is stored as done, nobody does it again. If a process dies between its last effect and [`OnceGuard::done`], or loses
-/// its lock there, another one does it again.
+/// The work runs to its end **at least once** for each period that is asked for: one process at a time does it, and once it
+/// is stored as done, nobody does it again. If a process dies between its last effect and [`OnceGuard::done`], or loses its
+/// lock there, another one does the work again.
 ///
 /// ```
 /// # #[cfg(feature = "sqlite")]
@@ -147,12 +147,12 @@ pub async fn once(
 }
 
 impl OnceGuard {
-    /// What stores, in a transaction of the caller's own in the database of the locks, that it is done for the period: if the
-    /// transaction is committed, it is, and else it is not. So what the transaction writes is done **exactly once**. It checks
-    /// that the lock is held, as [`LockGuard::check_sql`] does, and fails, and the transaction with it, if it is not.
-    /// `syncguard_clients::tokio_postgres::done` runs it in a transaction of `tokio-postgres`.
+    /// The statement that stores, in a transaction of the caller's own in the database of the locks, that the period is done. The
+    /// mark stands only if the transaction is committed, so whatever the transaction writes happens **exactly once**. The statement
+    /// checks that the lock is held, as that of [`LockGuard::check_sql`] does: if it is not, the statement fails, and the
+    /// transaction with it. `syncguard_clients::tokio_postgres::done` runs it in a transaction of `tokio-postgres`.
     ///
-    /// Call [`done`](Self::done) after the commit all the same, which frees the lock.
+    /// Call [`done`](Self::done) after the commit all the same, because that frees the lock.
     ///
     /// # Errors
     /// `InvalidArgument` if the store cannot do that.
@@ -166,9 +166,8 @@ impl OnceGuard {
     ///
     /// # Errors
     /// `LockLost` if the lock was lost before, and no transaction with [`done_sql`](Self::done_sql) was committed: nothing is
-    /// stored then, and another process may be doing it. Otherwise what
-    /// the store failed with; whether it is stored is unknown if the error says so
-    /// ([`is_outcome_unknown`](Error::is_outcome_unknown)).
+    /// stored then, and another process may be doing it. Otherwise the store's error. If
+    /// [`is_outcome_unknown`](Error::is_outcome_unknown) is true of it, it may be stored all the same.
     pub async fn done(self) -> Result<(), Error> {
         let may_be_done = self.may_be_done.into_inner();
         self.guard.finish(self.due, may_be_done).await

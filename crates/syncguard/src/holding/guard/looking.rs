@@ -1,4 +1,5 @@
-//! A guard whose locks do not extend themselves, when another server may keep them from now on: it asks after them once.
+//! Asks the store after the locks of a guard when another server may have taken over, for example after a switch of primaries. No
+//! heartbeat would notice there that they are gone, because these locks do not extend themselves.
 
 use std::future::pending;
 use std::sync::Arc;
@@ -18,11 +19,11 @@ use crate::text::error::{Error, ErrorKind};
 use crate::values::batch::Batch;
 use crate::values::lock_id::LockId;
 
-/// The pause before a server is asked again that cannot answer yet, and how often it is asked.
+/// A server that cannot answer yet is asked so often, with this pause between.
 const PAUSE: Duration = Duration::from_millis(200);
 const TRIES: usize = 15;
 
-/// What a guard holds.
+/// What is needed to ask after the locks of a guard.
 #[derive(Debug)]
 pub(super) struct GuardLook {
     pub(super) backend: Arc<dyn Backend>,
@@ -35,7 +36,7 @@ impl GuardLook {
         self.state.state() == LeaseState::Held
     }
 
-    /// Whether the store has all that is left.
+    /// Whether the store has all locks that nobody has released by their ids.
     async fn is_stored(&self) -> Result<bool, Error> {
         let left = self.state.left();
         are_stored(&self.backend, left.unwrap_or_else(|| self.lock_ids.clone())).await

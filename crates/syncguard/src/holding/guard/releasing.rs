@@ -1,4 +1,5 @@
-//! How a guard ends: by a release that is waited for or not, or without one.
+//! The ways in which a guard ends: a release that is waited for, a drop, which releases in the background, and `keep`, which
+//! releases nothing.
 
 use std::future::pending;
 
@@ -14,8 +15,8 @@ use crate::values::batch::Batch;
 use crate::values::due::Due;
 
 impl LockGuard {
-    /// Ends the guard without releasing what it holds: that ends with its TTL, or when somebody releases it by its
-    /// [`lock_ids`](Self::lock_ids). It does not extend itself any more.
+    /// Ends the guard without releasing its locks. They are not extended any more, and end with their TTL, or when somebody
+    /// releases them by their [`lock_ids`](Self::lock_ids).
     pub fn keep(mut self) -> Batch<Grant> {
         self.state.freed();
         self.backend.work().heartbeats().stop(&self.lock_ids());
@@ -27,10 +28,10 @@ impl LockGuard {
         grants
     }
 
-    /// Frees the lock; `false` if it was lost before, or one of several was. What the store may still hold of a lost lock is freed, too.
+    /// Frees the lock. `false` if it, or one of several, was lost before. A lost lock is freed, too, if the store still has it.
     ///
-    /// When the store cannot be reached or its answer is lost, the release is repeated while the operation has time,
-    /// and after an error in the background, until the lock is free or its TTL is over.
+    /// When the store cannot be reached or its answer is lost, the release is repeated while the operation has time. After an
+    /// error it goes on in the background, until the lock is free or its TTL is over.
     ///
     /// # Errors
     /// What the store failed with.
@@ -41,7 +42,7 @@ impl LockGuard {
         Ok(self.free(request, hold_until).await? && was_held)
     }
 
-    /// Frees what is held, or lets it end at `hold_until`; `false` if some of it was not there.
+    /// Frees the locks, or makes them end at `hold_until`. `false` if one of them was not there.
     async fn free(
         &mut self,
         request: ReleaseRequest,
@@ -53,7 +54,7 @@ impl LockGuard {
             hold_until,
             ..CallOptions::default()
         };
-        // It is the guard itself that releases them.
+        // First, because this release must not count as one by ids.
         self.forget_set();
         let release = Operation::Release(request);
         let outcome = operation::run(&self.backend, release, call, pending()).await;
@@ -61,7 +62,7 @@ impl LockGuard {
             let mut all = outcomes.iter();
             all.any(|outcome| *outcome != ReleaseOutcome::Released)
         });
-        // After an error, it goes on in the background.
+        // After an error, the release goes on in the background, so nothing is left to do here.
         match is_gone {
             true => self.state.gone(),
             false => self.state.freed(),
@@ -69,8 +70,8 @@ impl LockGuard {
         outcome.map(|_| !is_gone)
     }
 
-    /// Frees the lock, and stores in the same step that something is done. A lock that is known to be lost is asked for only if
-    /// that may be stored already.
+    /// Frees the lock, and stores in the same step that something is done. If the lock is known to be lost, the store is asked
+    /// only if a transaction may have stored that already.
     ///
     /// # Errors
     /// `LockLost` if the lock was lost before: then nothing is stored.
@@ -85,7 +86,7 @@ impl LockGuard {
         Err(self.lost().await)
     }
 
-    /// Nobody need tell it any more of locks that are released by their ids, or ask after them.
+    /// From now on, nobody tells the guard of releases by ids, and nobody asks the store after its locks.
     fn forget_set(&self) {
         if let (Some(first), true) = (self.grants.first(), self.look.is_some()) {
             self.backend.work().looks().remove(&first.lock_id);

@@ -1,4 +1,5 @@
-//! What becomes of the lock of a guard, or of several: who extends them tells of it, and who releases one of them by its id.
+//! The state that a guard shares with whoever else acts on its locks: heartbeats, which extend them or find them lost, and
+//! releases of one of several by its id.
 
 use std::fmt;
 use std::future::pending;
@@ -22,27 +23,27 @@ use crate::values::lock_id::LockId;
 use crate::values::ttl::Ttl;
 use crate::waiting::waiter::Granted;
 
-/// What becomes of the lock of a guard.
+/// The state of the lock of a guard, or of several.
 pub(crate) struct GuardState {
     ttl: Ttl,
     extends_itself: bool,
     expires_at_ms: AtomicI64,
     standing: watch::Sender<Standing>,
-    /// Of several, those that nobody has released by their ids.
+    /// Of several locks, those that nobody has released by their ids. Empty if there is only one.
     left: Mutex<Vec<LockId>>,
 }
 
-/// How it stands with the lock.
+/// What changes together, so that whoever waits for a loss sees one consistent state.
 struct Standing {
     state: LeaseState,
-    /// Until when it is held, as far as that is known. Heartbeats change it.
+    /// Until when the lock is held, as far as this process knows. Heartbeats change it.
     end: Option<Instant>,
-    /// Why it is lost, if it ever was.
+    /// Why the lock was lost, if it ever was.
     loss: Option<Error>,
 }
 
 impl GuardState {
-    /// For a lock that is about to be acquired, with what the acquisition is to ask for.
+    /// Makes the state of a lock that is about to be acquired, and what its request has to say for heartbeats.
     ///
     /// # Errors
     /// As [`AutoExtend::check`].
@@ -74,7 +75,7 @@ impl GuardState {
         Ok((state, hold))
     }
 
-    /// It was granted.
+    /// Notes what was granted.
     pub(super) fn granted(&self, granted: &Granted) {
         let ends = granted.grants.iter().map(|grant| grant.expires_at_ms).min();
         self.expires_at_ms.fetch_max(ends.unwrap_or(0), Relaxed);
@@ -87,7 +88,7 @@ impl GuardState {
         }
     }
 
-    /// For how long it was asked for, and heartbeats extend it.
+    /// The TTL of the request, with which heartbeats extend the lock, too.
     pub(super) fn ttl(&self) -> Ttl {
         self.ttl
     }
@@ -100,12 +101,12 @@ impl GuardState {
         self.extends_itself
     }
 
-    /// Until when it is held, as far as that is known.
+    /// Until when the lock is held, as far as this process knows.
     pub(super) fn end(&self) -> Option<Instant> {
         self.standing.borrow().end
     }
 
-    /// Of several locks, those that nobody has released by their ids; `None` of one.
+    /// Of several locks, those that nobody has released by their ids. `None` if there is only one.
     pub(super) fn left(&self) -> Option<Batch<LockId>> {
         let left = lock(&self.left);
         (!left.is_empty()).then(|| left.iter().cloned().collect())
@@ -115,7 +116,7 @@ impl GuardState {
         self.standing.borrow().state
     }
 
-    /// Why it is lost, if it is at this moment: the clock decides, whether or not somebody has noticed.
+    /// Why the lock is lost, if it is lost at this moment. The clock decides, even if nobody has noticed yet.
     pub(super) fn loss(&self) -> Option<Error> {
         {
             let standing = self.standing.borrow();
@@ -134,43 +135,43 @@ impl GuardState {
         self.standing.borrow().loss.clone()
     }
 
-    /// Whether it is lost at this moment.
+    /// Whether the lock is lost at this moment.
     pub(super) fn is_lost(&self) -> bool {
         self.loss().is_some()
     }
 
-    /// The lock is lost, if it was not before.
+    /// Notes that the lock is lost, unless it was lost before. `error` says why.
     pub(super) fn lose(&self, error: impl FnOnce() -> Error) {
         if !self.is_lost() {
             self.happens(LeaseEvent::Lose, error);
         }
     }
 
-    /// Its release begins; `false` if it was lost before.
+    /// Notes that the release begins. `false` if the lock was lost before.
     pub(super) fn begin_release(&self) -> bool {
         let was_lost = self.is_lost();
         self.happens(LeaseEvent::End, time_is_over);
         !was_lost
     }
 
-    /// A release has freed it, or may have done so, or nobody is to release it.
+    /// Notes that a release has freed the lock, or may have done so, or that nobody is to release it.
     pub(super) fn freed(&self) {
         self.happens(LeaseEvent::Freed, time_is_over);
     }
 
-    /// A release has found it gone.
+    /// Notes that a release did not find the lock.
     pub(super) fn gone(&self) {
         self.happens(LeaseEvent::Gone, || {
             let message = "the lock was lost: it was gone when it was to be released";
             Error::new(ErrorKind::LockLost, message)
         });
         if self.state() == LeaseState::Lost {
-            // It was lost before, and nothing of it is left.
+            // It was lost before, so its loss needs no second reason, and nothing is left to release.
             self.freed();
         }
     }
 
-    /// Notes what happens. `error` says why, where the lock is lost by that.
+    /// Moves to the next state. If the lock is lost by that, `error` says why.
     fn happens(&self, event: LeaseEvent, error: impl FnOnce() -> Error) {
         self.standing.send_if_modified(|standing| {
             let next = standing.state.after(event);
@@ -183,7 +184,7 @@ impl GuardState {
         });
     }
 
-    /// Completes when it is lost.
+    /// Completes when the lock is lost.
     pub(super) fn lost(&self) -> impl Future<Output = Error> + Send + use<> {
         let mut changes = self.standing.subscribe();
         let extends_itself = self.extends_itself;
@@ -203,7 +204,7 @@ impl GuardState {
                 };
                 match changed {
                     Ok(Ok(())) => {}
-                    // The guard is gone, and with it the lock.
+                    // Nobody has the guard any more, so the lock cannot be lost.
                     Ok(Err(_)) => pending().await,
                     Err(_) if end.is_some_and(|end| end <= clock::now()) => {
                         return time_is_over();
@@ -214,13 +215,14 @@ impl GuardState {
         }
     }
 
-    /// Its holder asks for an extension by `ttl`, which is sent now. The store may carry it out from now on, also if nobody hears of it.
+    /// Notes that the holder sends an extension by `ttl` at `sent`. From then on the store may carry it out, even if its answer is
+    /// lost, so a shorter end counts at once.
     pub(super) fn extends(&self, sent: Instant, ttl: Ttl) {
         self.ends_by(end_of(sent, ttl));
     }
 
-    /// Its holder has extended it by `ttl`, which was sent at that time; `false` if it was lost before the answer came, and whoever
-    /// works under it may have been told.
+    /// Notes that the store has carried out the extension that was sent at `sent`. `false` if the lock was lost before the answer
+    /// came: whoever works under it may have been told by then.
     pub(super) fn has_extended(&self, sent: Instant, ttl: Ttl, expires_at_ms: i64) -> bool {
         if self.is_lost() {
             return false;
@@ -237,7 +239,7 @@ impl GuardState {
             .send_modify(|standing| standing.end = Some(end));
     }
 
-    /// It ends at this time, or earlier. A lock that extends itself hears of that by its heartbeats.
+    /// Makes the known end earlier if `end` is. A lock that extends itself hears of its end by its heartbeats instead.
     fn ends_by(&self, end: Instant) {
         self.standing.send_if_modified(|standing| {
             let is_earlier = standing.end.is_some_and(|known| end < known);
@@ -250,7 +252,7 @@ impl GuardState {
 }
 
 impl Holder for GuardState {
-    /// Who has seen by the clock that it is lost works under it no more.
+    /// Heartbeats must not extend a lock again once its holder was told of the loss, so every state but held counts as gone.
     fn presence(&self) -> Presence {
         match self.state() {
             LeaseState::Held => Presence::Present,
@@ -261,7 +263,7 @@ impl Holder for GuardState {
     fn held_until(&self, end: Instant) {
         self.standing.send_if_modified(|standing| {
             standing.end = Some(end);
-            // Nobody waits for that.
+            // `lost()` does not wait for the end of a lock that extends itself, so nobody needs to wake up.
             false
         });
     }
