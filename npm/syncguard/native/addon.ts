@@ -13,8 +13,8 @@ import { loadAddon } from "./loader.js";
 let loaded: typeof exported | undefined;
 
 /**
- * The addon. It is loaded at its first use, so that types, errors and rules can be imported where there is no binary for
- * the platform. Entry points of stores load it when they are imported, so that it is missed then and not at night.
+ * The addon. It is loaded at its first use, so that types, errors and rules can be imported on a platform without a binary. Entry
+ * points of stores load it when they are imported, so that a missing binary is noticed at the start and not at night.
  */
 export function addon(): typeof exported {
   return (loaded ??= loadAddon() as typeof exported);
@@ -28,9 +28,9 @@ export function callAddon<T>(run: () => T): T {
   try {
     return run();
   } catch (error) {
-    if (error instanceof LockError) throw error; // there is no addon
+    if (error instanceof LockError) throw error; // the addon could not be loaded
     const { code, message } = error as { code?: string; message: string };
-    // Other codes are those of Node-API itself, such as StringExpected, for arguments of a wrong type.
+    // Node-API itself has other codes, such as StringExpected, for arguments of a wrong type.
     const known = code !== undefined && CODES.has(code);
     throw new LockError(known ? (code as LockErrorCode) : "InvalidArgument", message);
   }

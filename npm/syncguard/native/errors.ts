@@ -98,10 +98,10 @@ export class LockError extends Error {
   }
 }
 
-// On the prototype, so that it is there when the stack is captured.
+// The name is on the prototype, because the stack is captured before the constructor could set it.
 hide(LockError.prototype, "name", "LockError");
 
-/** Adds the key and the lock id to an error of the addon, which does not have them; of several, all of them. Returns the same error. */
+/** Adds the key and the lock id to an error, because errors of the addon have none. For several locks, `all` has theirs. Returns the same error. */
 export function addContext(
   error: unknown,
   key: string | undefined,

@@ -6,7 +6,7 @@ import { join, resolve } from "node:path";
 import { LockError } from "./errors.js";
 import { PACKAGED } from "./packaged.js";
 
-/** An attempt to load the addon that failed. */
+/** A failed attempt to load the addon. */
 export type Failure = { where: string; error: unknown };
 
 /**
@@ -43,7 +43,7 @@ function candidates(names: readonly string[]): [string, () => unknown][] {
     const found: [string, () => unknown][] = [
       [`syncguard-${name}`, () => requirePackage(`syncguard-${name}`)],
     ];
-    // In a bundle of ES modules, this variable does not exist.
+    // In a bundle of ES modules, `__dirname` does not exist.
     const folder = typeof __dirname === "string" ? __dirname : undefined;
     if (folder === undefined) return found;
     const built = join(folder, "..", "..", "npm", name, `syncguard.${name}.node`);
@@ -51,7 +51,7 @@ function candidates(names: readonly string[]): [string, () => unknown][] {
   });
 }
 
-/** Requires a file so that bundlers do not try to follow the path, which they cannot know. */
+/** Requires a file in a way that bundlers do not follow, because they cannot know the path. */
 function requireFile(path: string): unknown {
   const absolute = resolve(path);
   return createRequire(absolute)(absolute);
@@ -80,16 +80,16 @@ function requirePackage(name: string): unknown {
         return require("syncguard-win32-x64-msvc");
     }
   } catch (error) {
-    // The caller decides what the error means.
+    // Caught only for the sake of tools; the caller decides what the error means.
     throw error;
   }
-  // A platform without a package of ours: the user may have built one.
+  // We publish no package for this platform, but the user may have built one.
   return createRequire(resolve("package.json"))(name);
 }
 
 /**
  * The names of the platform, as napi-rs spells them. On Linux the name depends on the C library that this program is linked
- * against. That can be seen in `start`, the first bytes of the program; if it cannot, both names are tried.
+ * against. `start`, the first bytes of the program, may show which one that is. If not, both names are tried.
  */
 export function platformNames(platform: string, arch: string, start: string): string[] {
   if (platform === "win32") return [`${platform}-${arch}-msvc`];
@@ -117,7 +117,7 @@ function startOfProgram(): string {
   }
 }
 
-/** Whether a program lacks a permission of Deno, which has one name for that since its version 2. */
+/** Whether Deno refuses a permission. Version 2 gives that error another name than version 1. */
 export function isRefusedByDeno(error: unknown): boolean {
   const { name } = (error ?? {}) as { name?: unknown };
   return "Deno" in globalThis && (name === "NotCapable" || name === "PermissionDenied");
@@ -131,7 +131,7 @@ function missesPermission(error: unknown): LockError {
   );
 }
 
-/** The error that says why there is no addon, and what to do; `packaged` are the platforms that have a package. */
+/** The error that says why there is no addon, and what to do. `packaged` lists the platforms that have a package. */
 export function notLoaded(
   platform: string,
   failures: readonly Failure[],
@@ -150,7 +150,7 @@ export function notLoaded(
   );
 }
 
-/** Whether a package is not installed, rather than installed and broken, or a path that somebody gave. */
+/** Whether the attempt failed because a package is not installed: it is not a broken package, and not a path that somebody gave. */
 function isMissingPackage({ where, error }: Failure): boolean {
   const { code } = (error ?? {}) as { code?: unknown };
   return code === "MODULE_NOT_FOUND" && where.startsWith("syncguard-");

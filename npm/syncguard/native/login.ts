@@ -1,15 +1,15 @@
-/** Logins that may change: the core asks for one before each connection that it makes. */
+/** Lets the core ask for a login before each connection that it makes, because logins may change. */
 
 import { callAddon } from "./addon.js";
 import { withClient } from "./operations.js";
 
 /**
- * What the core is told: see `JavaScriptLogin` in crates/syncguard-node/src/login.rs. What is not there is as in the settings,
- * and what is no text is refused.
+ * The answer to the core, which `JavaScriptLogin` of the binding reads. A member that is missing stays as it is in the settings. One
+ * that is no text is refused.
  */
 export type Login = { user?: unknown; password?: unknown; database?: string };
 
-/** Connects with `settings`. If there is a `login`, what that gives takes the place of that in them. */
+/** Connects with `settings`. The answers of `login`, if there is one, take the place of the login in them. */
 export function connectAs<Settings extends { loginClient?: number }, Connection extends object>(
   settings: Settings,
   login: (() => Promise<Login>) | undefined,

@@ -28,10 +28,10 @@ import { ShortLivedMap } from "./short-lived-map.js";
 import { memberOf, messageOf } from "./thrown.js";
 import { untraced } from "./untraced.js";
 
-/** Numbers of one completion: operation, tag, six values. `completion.rs` writes them. */
+/** How many numbers one completion has: operation, tag, and values. `completion.rs` writes them. */
 const WIDTH = constants.completionWidth;
 const numbers = new Float64Array(1 + 256 * WIDTH);
-/** The lengths of texts that are always as long. */
+/** Lock ids and fences have fixed lengths, so these do not cross. */
 const LOCK_ID = constants.lockIdLength;
 const FENCE = constants.fenceDigits;
 
@@ -48,14 +48,14 @@ type Result =
   | readonly boolean[]
   | null;
 
-/** What to call with an operation's result, by its number. */
+/** For each operation under way, by its number, the function that takes its result. */
 const waiting: ((result: Result) => void)[] = [];
-/** Numbers of operations that have ended, to be used again. */
+/** Numbers of operations that have ended. They are used again. */
 const free: number[] = [];
 
 let completions: Completions | undefined;
 
-/** The operations of this environment; made when the first backend is. */
+/** The addon's completions for this environment. They are made with its first backend. */
 export function ownCompletions(): Completions {
   if (completions === undefined) {
     completions = new (addon().Completions)(onReady);
@@ -68,18 +68,19 @@ export function ownCompletions(): Completions {
 let drain: ReturnType<Completions["drain"]>;
 let look: ReturnType<Completions["look"]>;
 
-/** The texts that came with the numbers, one after another, and how far they have been read. */
+/** All texts of a batch, one after another. */
 let texts = "";
+/** Up to where they have been read. */
 let textsRead = 0;
 
-/** The next text, which is so long. */
+/** Reads the next text, which has this length. */
 function nextText(length: number): string {
   const from = textsRead;
   textsRead = from + length;
   return texts.slice(from, textsRead);
 }
 
-/** A number of the completion at that place, after its operation and its tag. */
+/** One of the values of the completion that begins at `at`. They come after its operation and its tag. */
 function value(at: number, place: number): number {
   return numbers[at + 2 + place] as number;
 }
@@ -108,7 +109,7 @@ function onReady(): void {
   } while (count === (numbers.length - 1) / WIDTH);
 }
 
-/** What ends no operation: a question to a client, or news of a lock that extends itself. */
+/** Reads what ends no operation: questions to clients, and news of locks that extend themselves. */
 const MESSAGES: Readonly<
   Partial<Record<Tag, (source: Completions, number: number, at: number) => void>>
 > = {
@@ -122,7 +123,7 @@ const MESSAGES: Readonly<
   },
 };
 
-/** How the result of each kind is read. */
+/** Reads the results that end operations. */
 const RESULTS: Readonly<Partial<Record<Tag, (at: number) => Result>>> = {
   [Tag.Acquired]: readAcquired,
   [Tag.AcquiredAll]: readAcquiredAll,
@@ -191,7 +192,7 @@ function readFound(at: number): RawRecord {
   return record;
 }
 
-/** Of several locks, which one is absent. */
+/** Why a lock is absent. `lock` says which one of several it is. */
 function absence(why: Absence, lock: number): Absence | MissingLock {
   return lock === 0 ? why : { absence: why, lock };
 }
@@ -204,7 +205,7 @@ function readFailure(json: string, waitStats?: WaitStats): Failure {
   return new Failure(code, message, causes, waitStats, busy ?? undefined);
 }
 
-/** What the waiting took that has come to the completion at that place. */
+/** What the waiting took, as the completion that begins at `at` says. */
 function waitStatsAt(at: number): WaitStats {
   const lastMs = value(at, 2);
   return {
@@ -215,21 +216,21 @@ function waitStatsAt(at: number): WaitStats {
   };
 }
 
-/** Whoever holds a lock that extends itself. It must not throw. */
+/** Hears of a lock that the core extends. Its functions must not throw. */
 export type Holder = {
-  /** The lock ends at this time of the store now. */
+  /** A heartbeat has made the lock end at this time of the store. */
   held: (expiresAtMs: number) => void;
-  /** The lock is lost, or that one of several. Nothing is told after it. */
+  /** The lock is lost. Of several, `which` names the one that is gone, if the core knows. Nothing is told after this. */
   lost: (failure: Failure, which: number | undefined) => void;
 };
 
-/** Those who hold locks that extend themselves, by the numbers that the addon knows them by. */
+/** The holders, by the numbers under which the addon knows them. */
 const holders = new ShortLivedMap<number, Holder>();
 let nextHolder = 0;
 
-/** A number for a holder, until `removeHolder` is called with it. */
+/** Gives a holder a number, which counts until `removeHolder` is called with it. */
 export function addHolder(holder: Holder): number {
-  // The addon takes 32 bits. Nobody holds a lock while four billion others are taken.
+  // The addon takes 32 bits. By the time that a number comes again, the lock that had it has long ended.
   nextHolder = (nextHolder + 1) >>> 0;
   holders.set(nextHolder, holder);
   return nextHolder;
@@ -239,7 +240,7 @@ export function removeHolder(number: number): void {
   holders.delete(number);
 }
 
-/** Why the lock of a holder is lost, if it is at this moment, whether or not the holder has been told; and which it is of several. */
+/** Asks the core whether the lock of a holder is lost at this moment, even if the holder has not been told. Of several, `which` is gone. */
 export function lossOf(
   number: number,
 ): { failure: Failure; which: number | undefined } | undefined {
@@ -259,10 +260,10 @@ export function forgetHolder(number: number): void {
   completions?.forgetHolder(number);
 }
 
-/** Puts a question of the core, in JSON, to a client object, and brings back what it answers. */
+/** Answers a question of the core by asking a client object. */
 export type Client = (request: never) => Promise<unknown>;
 
-/** The client objects that backends drive, by number. */
+/** The clients that the core may ask, by number. */
 const clients = new Map<number, Client>();
 let nextClient = 0;
 const unusedClients = new FinalizationRegistry<number>((client) => clients.delete(client));
@@ -293,27 +294,27 @@ function ask(source: Completions, question: number, client: number, json: string
   };
   answer()
     .then((value) => source.answer(question, asJson(value ?? null)))
-    // Whatever it is: nothing may be thrown here, where it would end the process.
+    // An error thrown here would end the process, so this catches everything.
     .catch((error: unknown) => {
       const code = memberOf(error, "code");
       source.reject(
         question,
         nameOf(error),
-        // gRPC's are numbers.
+        // The codes of gRPC are numbers.
         typeof code === "string" || typeof code === "number" ? String(code) : undefined,
         messageOf(error),
       );
     });
 }
 
-/** What a client has answered. No server answers with what JSON has not. */
+/** Turns a client's answer into JSON, and refuses what JSON does not have: no server answers so. */
 function asJson(value: unknown): string {
   const json = JSON.stringify(value) as string | undefined;
   if (json === undefined) throw new TypeError(`the client has answered with a ${typeof value}`);
   return json;
 }
 
-/** What an error calls itself, or what its class is called, where the class gives its errors no name. */
+/** The name of an error, or that of its class if the class gives its errors no name. */
 function nameOf(error: unknown): string {
   const name = memberOf(error, "name");
   if (typeof name !== "string") return "";
@@ -321,14 +322,14 @@ function nameOf(error: unknown): string {
   return typeof ofClass === "string" ? ofClass : name;
 }
 
-/** Hands an operation with that number over. */
+/** Hands the addon an operation with this number. */
 type Start = (operation: number, cancellable: boolean) => void;
 
 /**
- * Runs one operation. What it gives goes through {@link settle}. Whatever is wrong with the arguments becomes a
- * rejection: `start` may throw.
+ * Runs one operation. Its result goes through {@link settle}. If `start` throws because of wrong arguments, the promise is
+ * rejected.
  *
- * Not an async function, nor anything else on the way to it: each would cost every operation a promise more.
+ * Neither this nor its callers in this room are async functions, because each would cost every operation one more promise.
  */
 export function run<T extends Result>(
   signal: AbortSignal | undefined,
@@ -365,7 +366,7 @@ function begin<T extends Result>(
     try {
       start(operation, cancellable);
     } catch (error) {
-      // It was not handed over, so its number is free again.
+      // The addon has not got the operation, so its number is free again.
       free.push(operation);
       throw error;
     }

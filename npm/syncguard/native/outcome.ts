@@ -1,4 +1,4 @@
-/** What operations of a store give. */
+/** The results of a store's operations. */
 
 import { LockError, type LockErrorCode } from "./errors.js";
 
@@ -24,15 +24,16 @@ export type AcquiredLock = {
   fence: string;
 };
 
-/** Somebody holds the lock; of several claims, the one on this key. */
+/** Somebody holds the lock. */
 export type Locked = {
+  /** Of several claims, the key that is held. */
   lockedKey: string | undefined;
   busy?: Busy | undefined;
 };
 
 /** What a store has said of a lock that stood in the way. */
 export type Busy = StoredLabels & {
-  /** Its key, if it was waited for; of a slot, that of all. */
+  /** The key of the lock, if somebody waited for it. For a slot, it is the key that all slots share. */
   key?: string;
   /** When it ends by itself and somebody else can have it, in milliseconds from then on. */
   retryAfterMs?: number;
@@ -49,7 +50,7 @@ export type WaitStats = {
 
 export type Absence = "expired" | "not-found";
 
-/** That one of several locks that were to be extended is gone. */
+/** One of several locks was gone when they were to be extended, or a script was to run under them. `lock` is its place. */
 export type MissingLock = { readonly absence: Absence; readonly lock: number };
 
 /** What is stored with a lock for people and other systems to read. Backends of your own may ignore it. */
@@ -58,7 +59,7 @@ export interface LockLabels {
   owner?: string | undefined;
 }
 
-/** The labels that a lock was given. */
+/** The labels that are stored with a lock. */
 export type StoredLabels = { [Name in keyof LockLabels]?: string };
 
 export type RawRecord = StoredLabels & {
@@ -70,7 +71,7 @@ export type RawRecord = StoredLabels & {
   readAtMs: number;
 };
 
-/** An outcome in JSON. */
+/** A result in JSON. */
 export type Text = { text: string };
 
 /** A failed operation. {@link settle} makes it a LockError. */
@@ -80,11 +81,11 @@ export class Failure {
     readonly message: string,
     readonly causes: readonly string[],
     readonly waitStats?: WaitStats,
-    /** What it says of the lock that stood in the way. */
+    /** What the store has said of the lock that stood in the way. */
     readonly busy?: Busy,
   ) {}
 
-  /** The same, with what else is known of the reason. */
+  /** The same failure, with a further reason behind its message. */
   followedBy(reason: string): Failure {
     const message = `${this.message}: ${reason}`;
     return new Failure(this.code, message, this.causes, this.waitStats, this.busy);
@@ -94,7 +95,7 @@ export class Failure {
     let cause: Error | undefined;
     for (let index = this.causes.length - 1; index >= 0; index -= 1) {
       cause = new Error(this.causes[index], cause && { cause });
-      // What happened there has no JavaScript stack.
+      // It happened in Rust, where there is no JavaScript stack.
       cause.stack = `${cause.name}: ${cause.message}`;
     }
     const context = { ...this.busy, ...(cause && { cause }) };
@@ -107,8 +108,8 @@ export class Failure {
 }
 
 /**
- * What an operation gave; throws what it failed with. To be called where an async function awaited it, so that the
- * error has its caller's stack.
+ * Gives the result of an operation, or throws its failure. Call this in the async function that has awaited the operation, so that
+ * the error has the stack of its caller.
  */
 export function settle<T>(result: T | Failure): T {
   if (result instanceof Failure) throw result.toError();

@@ -1,2 +1,2 @@
-/** The platforms that have a package: scripts/lib/pack.mjs writes them here. In the repository there are none: there the addon is built. */
+/** The platforms that have a package. scripts/lib/pack.mjs writes them here. In the repository the list is empty, because there the addon is built. */
 export const PACKAGED: readonly string[] = [];

@@ -1,4 +1,4 @@
-/** Imported by entry points: whoever is on a platform without a binary learns of it then, and not at night. */
+/** Loads the addon. Entry points import this, so that a missing binary is noticed at the start and not at night. */
 
 import { addon } from "./addon.js";
 

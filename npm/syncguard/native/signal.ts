@@ -1,4 +1,4 @@
-/** Signals: which objects are accepted as one, and how to listen for an abort. */
+/** Checks which objects are accepted as signals, and listens for aborts. */
 
 import { getEventListeners } from "node:events";
 import { LockError } from "./errors.js";
@@ -6,8 +6,8 @@ import { LockError } from "./errors.js";
 /**
  * The signal that was given, if any; `null` counts as none.
  *
- * Accepts any object that has the members used here. They are checked before anything is started, so that, for example, a
- * missing `removeEventListener` is not found only when an operation already holds a lock.
+ * Accepts any object that has the members used here. They are checked before anything starts: otherwise a missing
+ * `removeEventListener`, for example, would be found only when an operation already holds a lock.
  *
  * @throws LockError `InvalidArgument` that calls the signal by `name`
  */
@@ -28,8 +28,8 @@ export function readSignal(
 }
 
 /**
- * Makes the signal tell the truth at the moment at which it is asked: `look` may abort it then. Without that, it would tell what was
- * known when the event loop turned last.
+ * Makes the signal tell the truth whenever it is asked, because `look` may abort it then. Without that, the signal would tell what was
+ * known at the last turn of the event loop.
  */
 export function lookFirst(signal: AbortSignal, look: () => void): AbortSignal {
   const prototype = Object.getPrototypeOf(signal) as AbortSignal;
@@ -55,8 +55,8 @@ export function lookFirst(signal: AbortSignal, look: () => void): AbortSignal {
 }
 
 /**
- * A signal that is aborted with either, for its reason. Asked, it asks both, which may {@link lookFirst}. `stop` removes the listener from the first, which may
- * live on for long.
+ * Makes a signal that is aborted with the first of two, for the reason of that one. When it is asked, it asks both, each of which may
+ * {@link lookFirst}. `stop` removes the listener from `first`, which may live much longer.
  */
 export function either(
   first: AbortSignal,
@@ -80,7 +80,7 @@ export function isListenedTo(signal: AbortSignal): boolean {
   try {
     return signal.onabort !== null || getEventListeners(signal, "abort").length > 0;
   } catch {
-    // Not every runtime can tell.
+    // This runtime cannot tell.
     return true;
   }
 }
@@ -109,7 +109,7 @@ export function onAbort(signal: AbortSignal, callback: () => void): () => void {
       signal.removeEventListener("abort", listeners.listener);
       listenersOf.delete(signal);
     } catch {
-      // A signal-like object that does not remove its listener: the next callback uses it again.
+      // This object has not removed its listener. The next callback uses that again.
     }
   };
 }

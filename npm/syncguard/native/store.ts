@@ -1,4 +1,4 @@
-/** A store of locks as the addon opens it, with promises in place of numbered operations. */
+/** A store that the addon has opened, with promises in place of numbered operations. */
 
 import { callAddon } from "./addon.js";
 import type {
@@ -26,15 +26,15 @@ import {
 import type { Wait } from "./wait.js";
 
 /**
- * What can be done with the locks of a store. It takes arguments that have been checked (`arguments.ts`, `readSignal`).
- * What an operation gives goes through `settle`.
+ * The operations on the locks of a store. They take arguments that have been checked (`arguments.ts`, `readSignal`), and their
+ * results go through `settle`.
  */
 export class AddonStore {
   readonly capabilities: Capabilities;
   private readonly handAcquire: ReturnType<NativeBackend["acquire"]>;
   private readonly handRelease: ReturnType<NativeBackend["release"]>;
 
-  /** JavaScript that the connection asks lives for as long as `connection` does. */
+  /** @param connection - kept, because the clients that the core asks are forgotten once nobody has it */
   constructor(
     private readonly handle: NativeBackend,
     protected readonly connection?: object,
@@ -45,8 +45,8 @@ export class AddonStore {
   }
 
   /**
-   * Asks once for the lock, or for all that `wanted` claims; with `wait`, until it is free, and notes there what that has taken.
-   * The text, in JSON, says what is done already of what `wanted` is due.
+   * Asks once for the lock, or for all that `wanted` claims. With `wait`, waits until they are free, and notes in it what the waiting
+   * took. A text as the result is the mark, in JSON, that says that the period `wanted.due` is done already.
    */
   acquire(
     key: string,
@@ -62,7 +62,7 @@ export class AddonStore {
     return wait === undefined ? answer : answer.then((result) => noted(wait, result));
   }
 
-  /** Calls `ask` whenever another server may keep the locks from now on, for as long as there is this store. */
+  /** Calls `ask` whenever another server may have taken over, for as long as this store exists. */
   whenAnotherServer(ask: () => void): void {
     const told = async (): Promise<void> => {
       ask();
@@ -74,15 +74,15 @@ export class AddonStore {
     });
   }
 
-  /** Lets all fail who wait for a lock, and who come to wait later. */
+  /** Ends all waits for locks, and all that begin later, with an error. */
   refuseWaiters(): void {
     this.handle.refuseWaiters();
   }
 
   /**
-   * `lastsMs` is how long the locks can last: a release that fails goes on in the background for so long. Those of this process
-   * who wait for one of `keys` hear of the release. With `holdMs`, the locks are held for so long still, and end then. Of
-   * several it is told of each whether it was released.
+   * Releases locks. A release that fails goes on in the background for `lastsMs`, which is how long the locks can last. Waiters of
+   * this process for one of `keys` hear of the release. With `holdMs`, the locks are not freed, but end after that time. For several
+   * locks, the result says of each whether it was released.
    */
   release(
     lockIds: readonly string[],
@@ -120,14 +120,14 @@ export class AddonStore {
     );
   }
 
-  /** For which period of the key something was done last, in JSON. Then `due` is stored in its place; with "", nothing. */
+  /** Gives the mark of a key in JSON. With `due`, that period takes its place; with "", the mark is deleted. */
   mark(key: string, due?: string, signal?: AbortSignal): Promise<Text | Failure> {
     return run<Text>(signal, (operation, cancellable) =>
       this.handle.mark(operation, cancellable, key, due),
     );
   }
 
-  /** When they end now, in milliseconds since the Unix epoch. All or none are extended. */
+  /** Extends all of the locks or none. Gives when they end now, in milliseconds since the Unix epoch. */
   extend(
     lockIds: readonly string[],
     ttlMs: number,
@@ -163,8 +163,8 @@ export class AddonStore {
   }
 
   /**
-   * Gives what resolves when the lock may have been freed since the last time it did, or with the signal; `undefined` if the store
-   * cannot tell.
+   * Watches a lock. Each call of the function that this gives resolves when the lock may have been freed since the call before, or
+   * when the signal is aborted. `undefined` if the store cannot tell.
    */
   watch(key: string): ((signal: AbortSignal) => Promise<true | Failure>) | undefined {
     const watch = this.handle.watch(key);
@@ -173,26 +173,26 @@ export class AddonStore {
   }
 
   /**
-   * The statement that checks in a transaction of the user's own that the locks are held; PostgreSQL only. Of one, on `key`, it may
-   * store that something is done for the period `due`.
+   * The statement that checks in a transaction of the user's own that the locks are held; PostgreSQL only. With `due`, it also stores
+   * that something is done for that period of `key`, whose lock must be the only one.
    */
   check(lockIds: readonly string[], key?: string, due?: string): LockCheck {
     return callAddon(() => this.handle.check([...lockIds], key, due));
   }
 
-  /** Makes what is missing of the tables; PostgreSQL only. */
+  /** Creates the tables, indexes and columns that are missing; PostgreSQL only. */
   async setupSchema(): Promise<void> {
     settle(await run<true>(undefined, (operation) => this.handle.setupSchema(operation)));
   }
 
-  /** Some of the live locks, in JSON: from after the cursor `after` on, at most about `limit`. */
+  /** A page of live locks in JSON. It begins behind the cursor `after`, and has about `limit` locks at most. */
   list(after: string | undefined, limit: number, signal?: AbortSignal): Promise<Text | Failure> {
     return run<Text>(signal, (operation, cancellable) =>
       this.handle.list(operation, cancellable, after, limit),
     );
   }
 
-  /** Runs a script only if locks are held: its reply in JSON, or which lock is not there. */
+  /** Runs a script only if locks are held. Gives its reply in JSON, or the lock that is not there. */
   eval(
     script: ScriptSettings,
     signal?: AbortSignal,
@@ -202,7 +202,7 @@ export class AddonStore {
     );
   }
 
-  /** How the store is set up, in JSON: facts by name, for each node. */
+  /** Facts about how each node of the store is set up, in JSON. */
   facts(signal?: AbortSignal): Promise<Text | Failure> {
     return run<Text>(signal, (operation, cancellable) => this.handle.facts(operation, cancellable));
   }
@@ -228,7 +228,7 @@ function noted<Result extends Acquired | Locked | Text | Failure>(
   return result;
 }
 
-/** What an acquisition wants beside a key and a TTL. */
+/** The options of an acquisition beside its key and its TTL. */
 export type AcquireDetails = {
   /** Several keys, or slots, in place of the key. */
   readonly claims?: ClaimSettings[] | undefined;
@@ -239,7 +239,7 @@ export type AcquireDetails = {
   readonly hold?: HoldSettings | undefined;
 };
 
-/** The same for the addon, which has to look for each: `undefined` if nothing is wanted, as of most acquisitions. */
+/** The options as the addon takes them. `undefined` for most acquisitions, which want nothing: the addon has to look for each member. */
 function optionsOf(
   { claims, labels, due, hold }: AcquireDetails,
   wait: Wait | undefined,
@@ -255,13 +255,13 @@ function optionsOf(
   return options;
 }
 
-/** Hands over an operation that is none of {@link NativeBackend}'s own; otherwise as these do. */
+/** Hands the addon an operation that is no method of {@link NativeBackend}. */
 export type StartOn = (handle: NativeBackend, operation: number, cancellable: boolean) => void;
 
-/** What can be done with the locks of a store, whoever stands before it. */
+/** The operations on the locks of a store. Something other than {@link AddonStore} may offer them, too. */
 export type Store = Pick<AddonStore, keyof AddonStore>;
 
-/** Opens a store with one of the addon's functions, on `connection` if that is asked for anything in JavaScript. */
+/** Opens a store with one of the addon's functions. `connection` is given if clients in JavaScript are bound to its life. */
 export function openStore(
   open: (completions: Completions) => NativeBackend,
   connection?: object,

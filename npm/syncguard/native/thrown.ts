@@ -1,13 +1,13 @@
-/** What somebody else's code has thrown: anything, of any realm. */
+/** Reads what somebody else's code has thrown, which may be anything, of any realm. */
 
 import { types } from "node:util";
 
-/** Whether that is an error. Those of another realm are none by `instanceof`: Jest's tests have a realm of their own. */
+/** Whether a value is an error. `instanceof` does not know errors of another realm, and Jest's tests have a realm of their own. */
 export function isError(value: unknown): value is Error {
   return value instanceof Error || types.isNativeError(value);
 }
 
-/** What it says, in words. This never throws: not every value can be made a text, and not every `message` can be read. */
+/** The message of what was thrown. This never throws, although some values cannot become a text and some `message` cannot be read. */
 export function messageOf(thrown: unknown): string {
   if ((typeof thrown !== "object" || thrown === null) && typeof thrown !== "function") {
     return String(thrown);
@@ -18,7 +18,7 @@ export function messageOf(thrown: unknown): string {
   return `a${typeof thrown === "object" ? "n" : ""} ${typeof thrown} was thrown that is no error`;
 }
 
-/** A member of what was thrown; `undefined` also of one whose getter throws. */
+/** A member of what was thrown, or `undefined` if there is none or its getter throws. */
 export function memberOf(thrown: unknown, name: string): unknown {
   try {
     return (thrown as Record<string, unknown> | null | undefined)?.[name];

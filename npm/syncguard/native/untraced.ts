@@ -1,4 +1,4 @@
-/** Calls of users' code from the native thread, where no span of theirs is active. */
+/** Calls users' code for the native thread, where no span of theirs is active. */
 
 type Context = { setValue: (key: symbol, value: unknown) => Context };
 type ContextManager = {
@@ -6,12 +6,12 @@ type ContextManager = {
   with: <Result>(context: Context, run: () => Result) => Result;
 };
 
-/** Where `@opentelemetry/api` keeps what an application has registered, whichever copies of it there are. */
+/** Under this symbol, all copies of `@opentelemetry/api` keep what an application has registered. */
 const API = Symbol.for("opentelemetry.js.api.1");
-/** What tells tracers that no span is wanted: `suppressTracing()` of `@opentelemetry/core`. */
+/** The key by which `suppressTracing()` of `@opentelemetry/core` tells tracers to make no span. */
 const SUPPRESSED = Symbol.for("OpenTelemetry SDK Context Key SUPPRESS_TRACING");
 
-/** Lets `run` make no spans: each would be a trace of its own, one per heartbeat for as long as a lock is held. */
+/** Calls `run` so that it makes no spans. Each would be a trace of its own, one for every heartbeat of a lock. */
 export function untraced<Result>(run: () => Result): Result {
   const api = (globalThis as { [API]?: { context?: ContextManager } })[API];
   const manager = api?.context;
