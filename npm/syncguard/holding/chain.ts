@@ -1,4 +1,4 @@
-/** Which locks the current chain of calls works under: the functions given to `lock()`, one inside the other. */
+/** Knows under which locks the current chain of calls works, where functions that were given to `lock()` call `lock()` again. */
 
 import { AsyncLocalStorage } from "node:async_hooks";
 import type { Lease } from "./lease.js";
@@ -6,16 +6,16 @@ import type { Lease } from "./lease.js";
 /** A function that runs under a lock. */
 type Link = {
   readonly origin: object;
-  /** Those that nobody else can have meanwhile. */
+  /** The keys that nobody else can have meanwhile. */
   readonly keys: readonly string[];
   readonly outer: Link | undefined;
   readonly lease: Lease;
-  /** Something that the function has started may outlive it, and so the lock. */
+  /** Whether the function still runs. Calls that it has started may outlive it and the lock. */
   isRunning: boolean;
 };
 
 const chain = new AsyncLocalStorage<Link>();
-/** How many such functions run. */
+/** How many functions run under a lock. */
 let running = 0;
 let warned = false;
 
@@ -37,12 +37,12 @@ export async function runInside<T>(
   } finally {
     link.isRunning = false;
     running -= 1;
-    // Before Node.js 24, every promise of the process costs more while this is in use.
+    // Before Node.js 24, every promise of the process costs more while an AsyncLocalStorage is in use.
     if (running === 0) chain.disable();
   }
 }
 
-/** Whether the caller works under one of these locks itself, so that it waits in vain. */
+/** Whether the caller works under one of these locks itself, so that it would wait for it in vain. */
 export function isInside(origin: object, keys: readonly string[]): boolean {
   if (running === 0) return false;
   for (let link = chain.getStore(); link !== undefined; link = link.outer) {
@@ -54,7 +54,7 @@ export function isInside(origin: object, keys: readonly string[]): boolean {
   return false;
 }
 
-/** What the error of one who has waited so says. */
+/** What the error says of a wait that was in vain for that reason. */
 export const INSIDE =
   ": a lock() around this very call, or the term of a lead(), which cannot end before it";
 

@@ -1,4 +1,4 @@
-/** Locks that the core extends. */
+/** Joins a lease to the heartbeats of the core. */
 
 import type { HoldSettings } from "../native/exports.js";
 import {
@@ -14,12 +14,12 @@ import type { HeartbeatOptions } from "../values/auto-extend.js";
 import type { Heartbeats } from "./extended.js";
 import type { Lease } from "./lease.js";
 
-/** The core as what sends the heartbeats of a lock. It exists before the lock is granted, because the core may tell of it at once. */
+/** The heartbeats of a lock that the core extends. They exist before the grant, because the core may have news before JavaScript reads it. */
 export class CoreHeartbeats implements Heartbeats, Holder {
-  /** What the addon is to know. */
+  /** The options of the heartbeats for the addon. */
   readonly settings: HoldSettings;
   #lock: Lease | undefined;
-  /** What was told before it was told that the lock is granted. */
+  /** News that came before the grant was read. */
   readonly #early: ((lock: Lease) => void)[] = [];
 
   constructor(
@@ -31,7 +31,7 @@ export class CoreHeartbeats implements Heartbeats, Holder {
     if (maxStallMs < FOREVER_MS) this.settings.maxStallMs = maxStallMs;
   }
 
-  /** The lock was granted. */
+  /** Takes the lease of the grant, and tells it what came before. */
   granted(lock: Lease): void {
     this.#lock = lock;
     lock.extendedBy(this);
@@ -46,13 +46,13 @@ export class CoreHeartbeats implements Heartbeats, Holder {
     this.#tell((lock) => lock.loseAt(place, failure));
   }
 
-  /** The core hears of extensions itself. */
+  /** Does nothing, because the core hears of extensions itself. */
   moved(): void {}
 
   look(): void {
     const loss = lossOf(this.settings.number);
     if (loss === undefined) return;
-    // The core may think otherwise a moment later, when it reads an answer that has come meanwhile. Its holder works no more.
+    // A moment later, the core may read an answer and think otherwise. But the holder works no more from here on.
     this.forget();
     this.#lock?.loseAt(loss.which, loss.failure);
   }
@@ -61,12 +61,12 @@ export class CoreHeartbeats implements Heartbeats, Holder {
     this.store.stopHeartbeats(lockIds);
   }
 
-  /** The core stops by itself when the lock is released. */
+  /** Hears no more news. The core itself stops when the lock is released. */
   stop(): void {
     removeHolder(this.settings.number);
   }
 
-  /** It cannot know that nobody will release the lock. */
+  /** Tells the core to stop, because nobody will release the lock. */
   forget(): void {
     forgetHolder(this.settings.number);
   }

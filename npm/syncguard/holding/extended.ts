@@ -1,20 +1,20 @@
-/** What a lease knows of those who extend its lock. */
+/** Joins a lease to whatever sends its heartbeats. */
 
-/** What sends the heartbeats of a lock, and says when it is lost: the core, or timers of JavaScript. */
+/** The sender of a lock's heartbeats, which also says when the lock is lost. It is the core, or timers of JavaScript. */
 export interface Heartbeats {
   /** The holder itself has extended the lock until `endMs`. */
   moved(endMs: number): void;
-  /** Some of several locks were extended until `endMs` by their ids. */
+  /** Some of several locks were extended by their ids, so that they may end at `endMs`, before the others. */
   mayEnd?(endMs: number): void;
-  /** Tells the lock at once if it is lost, by what is known at this moment. */
+  /** Loses the lock at once if it is lost by what is known at this moment. */
   look(): void;
-  /** Locks are released through another backend, and perhaps some of several only: nothing more is to be sent for these. */
+  /** Stops heartbeats for these locks, which somebody releases through another backend. They may be some of several. */
   leave?(lockIds: readonly string[]): void;
-  /** Sends nothing more, and waits for what is on its way. */
+  /** Sends no more heartbeats, and waits for the one that is on its way. */
   settle?(): Promise<void>;
-  /** The lock is released, or lost: nothing more is to be sent. */
+  /** Stops, because the lock is released or lost. */
   stop(): void;
-  /** The same where nobody has told the store, and nobody will. */
+  /** Stops, because the lock is forgotten and nobody will release it. */
   forget?(): void;
 }
 
@@ -27,7 +27,7 @@ const collected = new FinalizationRegistry<Forgettable>((lease) => lease.endIfFo
 export class Extension {
   private count = 0;
   private expiry: number | undefined = undefined;
-  /** Weak: nothing but its owner may keep a handle. */
+  /** References are weak, because only the user may keep a handle alive. */
   private readonly handles: WeakRef<object>[] = [];
 
   constructor(readonly heartbeats: Heartbeats) {}
@@ -37,12 +37,12 @@ export class Extension {
     return this.count;
   }
 
-  /** When it ends, as the last of them said by the store's clock. */
+  /** When the lock ends by the store's clock, as the last heartbeat said. */
   get expiresAtMs(): number | undefined {
     return this.expiry;
   }
 
-  /** Asks `lease` once the handle was collected. */
+  /** Lets `lease` check whether it is forgotten once this handle was collected. */
   follow(handle: object, lease: Forgettable): void {
     this.handles.push(new WeakRef(handle));
     collected.register(handle, lease, lease);
@@ -59,7 +59,7 @@ export class Extension {
     return this.handles.length > 0 && this.handles.every((handle) => handle.deref() === undefined);
   }
 
-  /** The lock is released, or lost. */
+  /** Stops the heartbeats, because the lock is released or lost. */
   stop(lease: Forgettable): void {
     this.heartbeats.stop();
     collected.unregister(lease);

@@ -1,4 +1,4 @@
-/** What a lock is granted with. Its lease needs nothing else, then or later. */
+/** All that a lease is made of. It needs nothing else later. */
 
 import type { AcquiredLock } from "../native/outcome.js";
 import type { DisposalOptions } from "../values/arguments.js";
@@ -7,50 +7,50 @@ import { joined, type Stream } from "../watching/events.js";
 import type { Lease } from "./lease.js";
 import type { OnLost } from "../values/types.js";
 
-/** How locks are held: the same for all of a backend, unless whoever acquires one wants it otherwise. */
+/** How locks are held. A backend has terms for all its locks, and whoever acquires one may want others. */
 export type Terms = DisposalOptions & {
   readonly clock: Clock;
-  /** Is told that the lock is lost; `undefined` prints it. */
+  /** Called when the lock is lost. Without it, the loss is printed. */
   readonly onLost?: OnLost | undefined;
-  /** Those who observe the backend. */
+  /** Carries what observers hear. */
   readonly stream?: Stream | undefined;
-  /** Asks after locks that nobody extends, once another server may keep them. */
+  /** Asks the store after locks without heartbeats once another server may have taken over. */
   readonly looks?: { add(lease: Lease): void; delete(lease: Lease): void } | undefined;
-  /** Whether it is that of a leader. */
+  /** Whether the lock is that of a leader. */
   readonly leads?: boolean | undefined;
-  /** For how long the lock is held at least, from its grant on: a release before that lets it end then. */
+  /** How long nobody else gets the lock, from its grant on. A release before that makes it end then. */
   readonly minHoldMs: number;
-  /** What the handles of a lock have beside the methods of all. */
+  /** Makes the members that only handles of this store have. */
   readonly membersOf?: ((lease: Lease) => object) | undefined;
 };
 
-/** What whoever acquires a lock wants otherwise. */
+/** The terms that whoever acquires a lock wants in place of the backend's. */
 export type WantedTerms = Partial<Omit<Terms, "clock" | "looks" | "membersOf">>;
 
-/** All that a lease needs. All times are of `clock.elapsed()`, so that nobody who sets a clock moves them. */
+/** All that a lease needs. Times are by `clock.elapsed()`, so that setting the machine's clock does not move them. */
 export type Grant = {
-  /** Of several locks, that of the first. */
+  /** The key. For several locks, that of the first. */
   readonly key: string;
-  /** Of several locks, that of the first. */
+  /** The lock id. For several locks, that of the first. */
   readonly lockId: string;
-  /** The locks, where they are several, or a slot. */
+  /** The locks. Only for several locks, and for a slot. */
   readonly locks: readonly AcquiredLock[] | undefined;
-  /** The period for which it was granted, if it was for one. */
+  /** The period for which the lock was granted, if there is one. */
   readonly due: string | undefined;
   readonly grantedMs: number;
   /** When the lock ends unless it is extended. */
   readonly endMs: number;
-  /** The same as the store has said it, by its own clock. */
+  /** When it ends by the store's clock. */
   readonly expiresAtMs: number;
-  /** How long it can last from any moment on, by what it was granted for. */
+  /** The longest time that the store can keep the lock from any moment on: its TTL. */
   readonly lastsMs: number;
   readonly terms: Terms;
 };
 
-/** How the locks of backends of users' own are held. */
+/** The terms of locks that users' own backends have granted. */
 export const PLAIN_TERMS: Terms = { clock: systemClock, minHoldMs: 0 };
 
-/** The terms, with what is wanted otherwise. */
+/** Replaces terms by those that are wanted. Both streams hear. */
 export function withWanted(terms: Terms, wanted: WantedTerms): Terms {
   return {
     ...terms,
@@ -62,7 +62,7 @@ export function withWanted(terms: Terms, wanted: WantedTerms): Terms {
   };
 }
 
-/** How a handle is disposed of, with what is wanted otherwise. */
+/** Replaces the options of disposal by those that are wanted. */
 export function disposalWith(
   disposal: DisposalOptions,
   wanted: DisposalOptions | undefined,

@@ -1,4 +1,4 @@
-/** What was granted: the locks, their names, and the terms on which they are held. It knows nothing of what becomes of them. */
+/** The locks of one grant, their names, and the terms on which they are held. What becomes of them is left to `Lease`. */
 
 import type { AcquiredLock } from "../native/outcome.js";
 import { storedKey } from "../values/slots.js";
@@ -10,12 +10,12 @@ import type { LockOp, LocksOp } from "../values/types.js";
 export class Granted {
   readonly key: string;
   readonly lockId: string;
-  /** The period for which it was granted, if it was for one. */
+  /** The period for which the lock was granted, if there is one. */
   readonly due: string | undefined;
   readonly clock: Clock;
-  /** The locks as they were granted, where they are several, or a slot. */
+  /** The locks as they were granted. Only for several locks, and for a slot. */
   readonly locks: readonly AcquiredLock[] | undefined;
-  /** Whether these are several. */
+  /** Whether there are several locks. */
   readonly isSet: boolean;
   protected readonly grantedMs: number;
   protected terms: Terms;
@@ -34,7 +34,7 @@ export class Granted {
     this.together = grant.locks === undefined ? undefined : new Together(grant.locks);
   }
 
-  /** Of these, those that nobody has released by their ids. The last one stays. */
+  /** Those of `locks` that nobody has released by their ids. The last one stays. */
   get left(): readonly AcquiredLock[] | undefined {
     return this.together?.left;
   }
@@ -44,7 +44,7 @@ export class Granted {
     return this.together?.left.map((lock) => lock.key) ?? [this.key];
   }
 
-  /** The same as stores name them. */
+  /** The keys of what is left, as stores name them. */
   get storedKeys(): string[] {
     return this.together?.left.map(storedKey) ?? [this.key.normalize()];
   }
@@ -54,28 +54,28 @@ export class Granted {
     return this.together?.left.map((lock) => lock.lockId) ?? [this.lockId];
   }
 
-  /** Names what is left for `release` and `extend`. */
+  /** The ids of what is left, as `release` and `extend` take them. */
   get ids(): LockOp | LocksOp {
     return this.isSet ? { lockIds: this.lockIds } : { lockId: this.lockId };
   }
 
-  /** What callbacks and errors call its key. */
+  /** The key that callbacks and errors name. */
   get knownKey(): string {
     return this.otherKey ?? this.key;
   }
 
-  /** For how many milliseconds it is to be held still. The clock is read only where there is such a time. */
+  /** How many milliseconds of `minHoldMs` are left. Without that option the clock is not read. */
   get leftToHoldMs(): number {
     const { minHoldMs } = this.terms;
     return minHoldMs === 0 ? 0 : Math.ceil(this.grantedMs + minHoldMs - this.clock.elapsed());
   }
 
-  /** A backend that could not be told what its caller wants has granted it. */
+  /** Adds the caller's terms to a lock whose backend could not be told of them. */
   agreeOn(wanted: WantedTerms): void {
     this.terms = withWanted(this.terms, wanted);
   }
 
-  /** Users know it under that key: a backend of their own was asked for it, and has asked for another. */
+  /** Notes the key by which the user knows the lock. A backend of the user's own may have been asked for that and taken another. */
   callIt(key: string): void {
     if (key !== this.key) this.otherKey = key;
   }

@@ -1,4 +1,4 @@
-/** The locks that a backend of this package has granted, and what is on its way. */
+/** The locks that a backend of this package has granted, its operations under way, and what it still allows. */
 
 import { LockError } from "../native/errors.js";
 import { ShortLivedMap } from "../native/short-lived-map.js";
@@ -6,27 +6,27 @@ import type { Clock } from "../values/clock.js";
 import { TIME_TOLERANCE_MS } from "../values/defaults.js";
 import type { Lease } from "./lease.js";
 
-/** With so many locks, those are looked for whose time is over: nobody has to release a lock. */
+/** With so many locks, expired ones are looked for and removed, because nobody has to release a lock. */
 const SWEEP_AT = 1_024;
 
-/** Whether locks are granted, given back by `releaseAll()`, or no longer granted because of it. */
+/** Whether the backend grants locks, gives them back in `releaseAll()`, or grants no more because `releaseAll()` has ended. */
 type Phase = "granting" | "releasing" | "over";
 
-/** On the way to its end, a backend allows everything, releases alone, or nothing. */
+/** What `close()` has left allowed: everything, only releases, or nothing. */
 type Stage = "open" | "closing" | "closed";
 
 export class Grants {
   phase: Phase = "granting";
   stage: Stage = "open";
   private readonly refusing = new AbortController();
-  /** By lock id. A lock that is being released is not among them. */
+  /** The leases by lock id, without those that are being released. */
   private readonly locks = new ShortLivedMap<string, Lease>();
   private sweepAt = SWEEP_AT;
   private running = 0;
   private readonly whenIdle: (() => void)[] = [];
 
   /**
-   * @param refuseInStore - lets all fail who wait for a lock of the backend, and who come to wait later
+   * @param refuseInStore - ends all waits for locks of the backend, and all that begin later, with an error
    */
   constructor(
     private readonly clock: Clock,
@@ -63,7 +63,7 @@ export class Grants {
     }
   }
 
-  /** Why nobody may wait any more, if so. */
+  /** The error of {@link check}, if it throws. */
   refusal(): unknown {
     try {
       this.check();
@@ -73,18 +73,18 @@ export class Grants {
     return undefined;
   }
 
-  /** Aborted once nobody is granted a lock any more. */
+  /** A signal that is aborted once no more locks are granted. */
   get refused(): AbortSignal {
     return this.refusing.signal;
   }
 
-  /** Lets all fail who wait for a lock, and who come to wait later. */
+  /** Ends all waits for locks, and all that begin later, with an error. */
   refuseWaiters(): void {
     this.refuseInStore();
     this.refusing.abort();
   }
 
-  /** Grants no locks any more; those that are held are given back now. */
+  /** Grants no more locks, because `releaseAll()` gives back those that are held. */
   refuse(): void {
     this.phase = "releasing";
     this.refuseWaiters();
@@ -101,12 +101,12 @@ export class Grants {
     return this.locks.get(lockId);
   }
 
-  /** The release of a lock begins; give it back with {@link add} if that fails. Gives whether it was there. */
+  /** Takes out a lock whose release begins, and gives whether it was there. If the release fails, {@link add} puts it back. */
   remove(lockId: string): boolean {
     return this.locks.delete(lockId);
   }
 
-  /** The same of all that is left of a lease. */
+  /** Takes out all locks that are left of a lease, and gives whether one was there. */
   removeLease(lease: Lease): boolean {
     if (lease.locks === undefined) return this.remove(lease.lockId);
     return lease.lockIds.filter((lockId) => this.remove(lockId)).length > 0;
@@ -118,18 +118,18 @@ export class Grants {
     return [...new Set(this.locks.values())];
   }
 
-  /** An acquisition or a release begins. */
+  /** Notes that an operation for which `close()` has to wait begins. */
   start(): void {
     this.running += 1;
   }
 
-  /** It has ended. */
+  /** Notes that such an operation has ended. */
   end(): void {
     this.running -= 1;
     if (this.running === 0) for (const resolve of this.whenIdle.splice(0)) resolve();
   }
 
-  /** Waits until none is on its way. */
+  /** Waits until no such operation is under way. */
   async idle(): Promise<void> {
     if (this.running === 0) return;
     await new Promise<void>((resolve) => {
@@ -146,7 +146,7 @@ export class Grants {
   }
 }
 
-/** A race while the process shuts down is no wrong argument, so it is an error of its own. */
+/** The error of a closed backend. It is not `InvalidArgument`, because it comes from a race while the process shuts down. */
 function closed(): LockError {
   return new LockError("Aborted", "the backend is closed");
 }

@@ -1,11 +1,11 @@
-/** What a guard does when it does not find a lock. */
+/** Finds out what it means that a guard does not see a lock. */
 
 import { LockError } from "../native/errors.js";
 import type { DirectAccess } from "./internals.js";
 import type { Lease } from "./lease.js";
 
 /**
- * Refuses what was asked of a lock that is known to be lost.
+ * Throws the loss of a lock that is known to be lost.
  *
  * @throws LockError `LockLost`
  */
@@ -14,8 +14,8 @@ export function checkNotLost(lease: Lease): void {
 }
 
 /**
- * The error for a transaction in which the lock was not found. The store is asked itself: if it has the lock, the transaction looks
- * elsewhere, or the error is `otherwise`. Else the lock is lost, and whoever works under it hears of that.
+ * The error for a transaction that did not find the lock. This asks the store itself. If the store has the lock, the error is
+ * `otherwise`, or else it says that the transaction looks elsewhere. If not, the lock is lost, and whoever works under it hears of that.
  */
 export async function notFound(
   lease: Lease,
@@ -37,7 +37,7 @@ export async function notFound(
     if (gone === undefined) return otherwise ?? elsewhere(cause);
   } catch {
     if (otherwise !== undefined) return otherwise;
-    // The transaction has the last word. Which of several it was, nobody knows.
+    // The store could not be asked, so the word of the transaction counts. Nobody knows which of several locks is gone.
   }
   const message = "the lock was lost: it was gone when it was to be guarded";
   return lease.lostBefore(message, cause, gone);

@@ -1,4 +1,4 @@
-/** Handles: the methods of a granted lock, and its release at the end of a block. */
+/** Makes handles: the methods of a granted lock, and its release at the end of a block. */
 
 import { LockError } from "../native/errors.js";
 import type { Busy } from "../native/outcome.js";
@@ -39,7 +39,7 @@ type Mutations<C extends BackendCapabilities> = Pick<LockBackend, "release" | "e
   readonly capabilities?: Readonly<C>;
 };
 
-/** The options for handles; `null` counts as not given. */
+/** Checks the options of handles; `null` counts as not given. */
 export function readDisposal(disposal: DisposalOptions): DisposalOptions {
   const options: DisposalOptions = {
     onReleaseError: disposal.onReleaseError ?? undefined,
@@ -50,7 +50,7 @@ export function readDisposal(disposal: DisposalOptions): DisposalOptions {
   return options;
 }
 
-/** A handle, with methods. They and what results have always had are its own members, so that what is spread of it has them, too. */
+/** A handle. Its methods and the members of results are its own properties, so that an object that it is spread into has them, too. */
 class Handle extends Refusals {
   declare ok: true;
   declare lockId: string;
@@ -70,12 +70,12 @@ class Handle extends Refusals {
     this.#disposal = disposal;
   }
 
-  /** A getter, because nothing may be written into a handle: users freeze it, as Immer does. */
+  /** This is a getter because nothing can be written into a handle that users freeze, as Immer does. */
   get expiresAtMs(): number {
     return behind(this).#lease.expiresAtMs;
   }
 
-  /** A getter, so that a lock whose signal nobody asks for has none. */
+  /** This is a getter so that no signal is made until somebody asks for it. */
   get signal(): AbortSignal {
     return behind(this).#lease.signal;
   }
@@ -93,21 +93,21 @@ class Handle extends Refusals {
   }
 }
 
-// As refusals.ts does, and for the same reason.
+// Handles print and compare as plain objects: refusals.ts does the same.
 Object.defineProperty(Handle.prototype, "constructor", { value: Object });
 
-/** The same getters for all, so that V8 can tell handles to be alike. */
+/** All handles share these getters, so that V8 sees that they have the same shape. */
 const EXPIRY = Object.getOwnPropertyDescriptor(Handle.prototype, "expiresAtMs") as Getter;
 const SIGNAL = Object.getOwnPropertyDescriptor(Handle.prototype, "signal") as Getter;
 
-/** What every object has, and TypeScript leaves out. */
+/** A method of every object that TypeScript does not declare. */
 type LegacyAccessors = { __defineGetter__(name: string, get: Getter["get"]): void };
 type Getter = { get: () => unknown };
 
-/** What is given to a handle's `extend`, which then answers with the handle. A property that led to it would be printed. */
+/** An argument by which a handle's `extend` answers with the handle itself. A property that led there would be printed. */
 const WHOSE: unique symbol = Symbol("whose");
 
-/** The handle itself, of a Proxy or of an object that inherits from it: neither has private fields. */
+/** Finds the handle behind a Proxy, or behind an object that inherits from a handle: neither has private fields. */
 function behind(handle: Handle): Handle {
   if (Handle.is(handle)) return handle;
   const { extend } = handle as { extend?: (asked: typeof WHOSE) => unknown };
@@ -116,17 +116,17 @@ function behind(handle: Handle): Handle {
   throw new TypeError("a lock's member was asked for of an object that is no lock");
 }
 
-/** What is known of a lock, by the result of its acquisition; `undefined` unless that is a handle. */
+/** The lease behind the result of an acquisition; `undefined` if that is no handle. */
 export function leaseOf(result: object): Lease | undefined {
   return Handle.is(result) ? Handle.lease(result) : undefined;
 }
 
-/** How the handle of a result is disposed of. */
+/** The options of disposal of a result, if that is a handle. */
 export function disposalOf(result: object): DisposalOptions {
   return Handle.is(result) ? Handle.disposal(result) : {};
 }
 
-/** The handle of a lock that a backend of this package has granted. */
+/** Makes the handle of a lock that a backend of this package has granted. */
 export function createHandle(
   access: HolderAccess,
   lease: Lease,
@@ -148,7 +148,7 @@ export function createHandle(
   return addMethods(access, complete(handle, lease), lease);
 }
 
-/** What shows several locks. */
+/** The members by which a handle shows several locks. */
 export function membersOfSet(lease: Lease): Pick<HeldLocks, "locks" | "fences" | "lockIds"> {
   const locks = (lease.locks ?? []).map(({ key, slot, lockId, fence }): GrantedLock =>
     slot === null ? { key, lockId, fence } : { key, slot, lockId, fence },
@@ -160,7 +160,7 @@ export function membersOfSet(lease: Lease): Pick<HeldLocks, "locks" | "fences" |
   };
 }
 
-/** A handle of the lock in `result`, which may itself be one, and with it the lock. The options must be checked. */
+/** Makes a handle of the lock in `result`, which may be a handle itself. The options must have been checked. */
 export function handleOver<C extends BackendCapabilities>(
   backend: Extending & Releasing,
   result: AcquireOk<C>,
@@ -175,8 +175,8 @@ export function handleOver<C extends BackendCapabilities>(
 }
 
 /**
- * As {@link handleOver}, for what a backend of users' own has answered to this caller: it may have named another key, or answer every
- * caller with the same handle.
+ * As {@link handleOver}, for the answer of a user's own backend. That may have taken another key, and may give every caller the same
+ * handle.
  */
 export function handleOfCall<C extends BackendCapabilities>(
   backend: Extending & Releasing,
@@ -191,7 +191,7 @@ export function handleOfCall<C extends BackendCapabilities>(
   return handleOnTerms(backend, result, lease, wanted);
 }
 
-/** A handle of a lock whose backend could not be told what is wanted of it. */
+/** Makes a handle of a lock whose backend could not be told of the wanted terms. */
 export function handleOnTerms<C extends BackendCapabilities>(
   backend: Extending & Releasing,
   result: AcquireOk<C>,
@@ -209,19 +209,19 @@ function handleWith<C extends BackendCapabilities>(
   disposal: DisposalOptions,
 ): AsyncLock<C> {
   const handle = new Handle(lease, disposal);
-  // Only the members: methods of these names may be bound to another backend.
+  // The methods are added anew below, because those of `result` may be bound to another backend.
   for (const name of Reflect.ownKeys(result)) copyMember(result, handle, name, lease);
   if (leaseOf(result) === lease && Object.hasOwn(result, "signal")) complete(handle, lease);
   return addMethods(accessTo(backend), handle, lease) as unknown as AsyncLock<C>;
 }
 
-/** The locks that backends of users' own have granted. */
+/** The leases of locks that users' own backends have granted. */
 const users = new WeakSet<Lease>();
 
-/** A lock that is held, and a handle of it. */
+/** A lease, and a handle of it. */
 export type LeaseWithHandle<C extends BackendCapabilities> = { lease: Lease; handle: AcquireOk<C> };
 
-/** The lock that an acquisition has given, with its result as the handle, if it is one. */
+/** The lease of an acquisition's result, with that result as the handle if it is one. */
 export function leaseWithHandle<C extends BackendCapabilities>(
   backend: Extending & Releasing,
   result: AcquireOk<C>,
@@ -231,7 +231,7 @@ export function leaseWithHandle<C extends BackendCapabilities>(
   return { lease: Handle.lease(handle as unknown as Handle), handle };
 }
 
-/** What is known of a lock whose handle was copied, or of one that somebody else's backend has granted. */
+/** Finds the lease of a lock whose handle was copied, or makes one for a lock that a user's own backend has granted. */
 function newlyHeld(
   backend: object,
   { lockId, expiresAtMs }: { lockId: string; expiresAtMs: number },
@@ -258,7 +258,7 @@ function newlyHeld(
 }
 
 function copyMember(from: object, to: Handle, name: PropertyKey, lease: Lease): void {
-  // Asked for, a signal would be made. A handle has its own.
+  // To read `signal` would make one. The new handle has its own.
   if (name === "signal" || !Object.prototype.propertyIsEnumerable.call(from, name)) return;
   const value: unknown = Reflect.get(from, name);
   if (name !== "expiresAtMs") Reflect.set(to, name, value);
@@ -268,30 +268,30 @@ function copyMember(from: object, to: Handle, name: PropertyKey, lease: Lease): 
   }
 }
 
-/** Adds the members of a lock of this package that results did not have in SyncGuard 2. */
+/** Adds the members that results of SyncGuard 2 did not have. */
 function complete(handle: Handle, lease: Lease): Handle {
   if (handle.locks === undefined) handle.key = lease.key;
-  // By the handle, so that whoever keeps this keeps the handle, as with its other methods.
+  // The function refers to the handle, so that whoever keeps it keeps the handle alive, as with the other methods.
   handle.assertHeld = () => Handle.lease(handle).assertHeld();
   showMember(handle, "signal", SIGNAL);
   return handle;
 }
 
-/** Makes a getter the handle's own. Every lock comes through here, and `Object.defineProperty` takes two and a half times as long. */
+/** Makes a getter the handle's own. Every lock comes through here, and `Object.defineProperty` takes much longer. */
 function showMember(handle: Handle, name: string, { get }: Getter): void {
   (handle as unknown as LegacyAccessors).__defineGetter__(name, get);
 }
 
 /**
- * The methods are assigned one by one, because every acquisition comes through here, and an object literal with a computed
- * name or a spread takes V8 several times as long.
+ * Adds the methods of a handle. They are assigned one by one, because every acquisition comes through here, and V8 takes several
+ * times as long for an object literal with a computed name or a spread.
  */
 function addMethods(
   access: HolderAccess,
   bareHandle: Handle,
   lease: Lease,
 ): Handle & DisposableLockHandle {
-  // There is only one release, started either by the holder or by the end of the block.
+  // The only release. Either the holder starts it or the end of the block.
   let releasing: Promise<unknown> | undefined;
   const handle = bareHandle as Handle & Mutable<DisposableLockHandle>;
   lease.follow(handle);
@@ -299,7 +299,7 @@ function addMethods(
   if (members !== undefined) Object.assign(handle, members);
   handle.release = async (signal) => {
     if (releasing !== undefined) return { ok: false };
-    // Checked first: an unusable signal must not use up the only release.
+    // The signal is checked first, because an unusable one must not use up the only release.
     if (signal !== undefined) checkAborted(readSignal(signal));
     const release = releaseHeld(lease, access, signal);
     releasing = release;
@@ -312,7 +312,7 @@ function addMethods(
       releasing = disposeHeld(lease, access, Handle.disposal(handle));
       await releasing;
     } else {
-      // Its error goes to whoever started the release.
+      // Whoever started the release gets its error.
       await releasing.catch(() => undefined);
     }
   };
@@ -408,7 +408,7 @@ export function createDisposableHandle<C extends BackendCapabilities>(
   const disposal = readDisposal({ onReleaseError, disposeTimeoutMs });
   const handle = decorate(backend, result, key, disposal);
   const lease = leaseOf(handle);
-  // It may be a handle already, which was made for another key.
+  // The result may be a handle that was made for another key.
   lease?.callIt(key);
   return handle;
 }
@@ -450,7 +450,7 @@ export function decorateAcquireResult<C extends BackendCapabilities>(
 export function isDecorated<C extends BackendCapabilities>(
   result: AcquireResult<C>,
 ): result is DecoratedAcquireResult<C> {
-  // Anyone may have written the backend, and it may return anything.
+  // A user may have written the backend, so the result may be anything.
   const handle = result as Partial<DisposableLockHandle> | null | undefined;
   return typeof handle?.release === "function" && typeof handle[Symbol.asyncDispose] === "function";
 }

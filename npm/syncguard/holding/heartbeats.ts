@@ -1,4 +1,4 @@
-/** Heartbeats for backends that do not send them by themselves, on JavaScript's timers. The core does the same for its own. */
+/** Sends heartbeats by JavaScript's timers, for backends that do not send them by themselves. The core does so for its own stores. */
 
 import { isError } from "../native/thrown.js";
 import type { HeartbeatOptions } from "../values/auto-extend.js";
@@ -10,14 +10,14 @@ import { goneLock } from "../values/mutation.js";
 import { callAt } from "../values/timers.js";
 import type { ExtendResult, LockOp, LocksOp } from "../values/types.js";
 
-/** A try is this part of the time left after the one before. */
+/** After a failure, the next try comes when about this part of the time that is left has passed. */
 const RETRIES = 4;
 /** The shortest pause between two tries. */
 const SHORTEST_PAUSE_MS = 10;
 
 type Extending = Pick<LeaseOperations, "extend">;
 
-/** How a lock is extended. */
+/** How the heartbeats of a lock extend it. */
 export type Beating = {
   readonly ttlMs: number;
   /** When its acquisition was started, by `clock.elapsed()`. */
@@ -30,7 +30,7 @@ export type Beating = {
  *
  * There is no limit for a hanging event loop: while it hangs, these timers do not run either.
  *
- * @param handle - it ends once this one was collected, and all others of it
+ * @param handle - the lock ends once this handle and all its others were collected as garbage
  */
 export function startHeartbeats(
   leases: Extending,
@@ -46,22 +46,22 @@ export function startHeartbeats(
 
 class TimedHeartbeats implements Heartbeats {
   private readonly clock: Clock;
-  /** How long the lock may last. */
+  /** When the lock is lost in any case, by `maxMs`. */
   private readonly limitMs: number;
   private endMs: number;
   private failure: unknown;
   private stopBeat: (() => void) | undefined;
   private stopEnd: (() => void) | undefined;
-  /** Cancels the extension that is on its way. */
+  /** Cancels the heartbeat that is on its way. */
   private running: AbortController | undefined;
-  /** Resolves when that has ended. */
+  /** Resolves when that heartbeat has ended. */
   private settled: Promise<void> | undefined;
-  /** Whether nothing is to be sent any more. */
+  /** Whether no more heartbeats are to be sent. */
   private isEnding = false;
-  /** Whether the holder has extended the lock meanwhile: the backend may have done either first. */
+  /** Whether the holder has extended the lock while a heartbeat was on its way. Nobody knows which of the two the backend did last. */
   private crossed = false;
   private isOver = false;
-  /** Called once it is over. */
+  /** Called once the heartbeats are over, for whoever waits in `settle()`. */
   private ended: (() => void) | undefined;
 
   constructor(
@@ -75,7 +75,7 @@ class TimedHeartbeats implements Heartbeats {
     this.endMs = Math.min(startedMs + ttlMs, this.limitMs);
   }
 
-  /** Sets both timers: that of the end, and that of the next heartbeat. */
+  /** Sets the timers of the end and of the next heartbeat anew. */
   start(): void {
     this.stopEnd?.();
     this.stopEnd = callAt(this.clock, this.endMs, () => this.lose());
@@ -104,7 +104,7 @@ class TimedHeartbeats implements Heartbeats {
     this.isEnding = true;
     this.stopBeat?.();
     if (this.running === undefined || this.isOver) return;
-    // An extension of users' own may never answer.
+    // A user's own backend may never answer.
     const end = new Promise<void>((resolve) => {
       this.ended = resolve;
     });
@@ -119,7 +119,7 @@ class TimedHeartbeats implements Heartbeats {
     this.ended?.();
   }
 
-  /** Whether the lock lasts for as long as it may already; TTLs are whole milliseconds. */
+  /** Whether the lock cannot be extended any further: TTLs are whole milliseconds, and less than one is left until the limit. */
   private get isFinal(): boolean {
     return this.limitMs - this.endMs < 1;
   }
@@ -142,7 +142,7 @@ class TimedHeartbeats implements Heartbeats {
 
   private send(): void {
     const sentMs = this.clock.elapsed();
-    // This timer may run before that of the end when the process was stopped meanwhile.
+    // In a process that was stopped meanwhile, this timer may run before the one of the end.
     if (sentMs >= this.endMs) {
       this.lose();
       return;
@@ -181,7 +181,7 @@ class TimedHeartbeats implements Heartbeats {
   private notExtended(result: ExtendResult, ids: LockOp | LocksOp): void {
     const gone = goneLock(result, ids);
     if (gone === undefined || this.lease.lockIds.includes(gone)) this.lease.lostInStore(gone);
-    // That one was released by its id meanwhile, and so the others were not extended.
+    // Somebody has released that lock by its id meanwhile, so nothing was extended. Ask for the others.
     else if (!this.isEnding) this.send();
   }
 

@@ -1,4 +1,4 @@
-/** What a holder does with its lock: extends it, releases it, says that its work is done. */
+/** Extends and releases a lock for its holder, and says that the holder's work is done. */
 
 import { LockError } from "../native/errors.js";
 import type { DisposalOptions } from "../values/arguments.js";
@@ -34,10 +34,10 @@ export async function extendHeld(
       const { ids } = lease;
       result = await extendBy(access, lease, ttlMs, signal);
       gone = (result?.ok as unknown) === false ? goneLock(result, ids) : undefined;
-      // That one was released by its id meanwhile, and so the others were not extended.
+      // If somebody has released that lock by its id meanwhile, nothing was extended. Ask for the others.
     } while (gone !== undefined && !lease.lockIds.includes(gone));
   } catch (error) {
-    // Whatever else it was, the store may have carried it out.
+    // After any other error, the store may have carried out the extension.
     if (error instanceof LockError && error.code === "InvalidArgument") lease.refused(beforeMs);
     throw error;
   }
@@ -46,13 +46,13 @@ export async function extendHeld(
     return result;
   }
   lease.moved(endMs, ttlMs);
-  // It was lost meanwhile, and whoever works under it has been told.
+  // The lock was lost before the answer came, and whoever works under it has been told.
   if (lease.isLost()) return failure("expired");
   lease.show(result.expiresAtMs);
   return result;
 }
 
-/** Releases a lock for its holder. One that was lost, or is found gone, is not released, whatever the store has freed. */
+/** Releases a lock for its holder. The result is a failure if the lock was lost or is found gone, whatever the store has freed. */
 export async function releaseHeld(
   lease: Lease,
   access: HolderAccess,
@@ -60,7 +60,7 @@ export async function releaseHeld(
 ): Promise<ReleaseResult> {
   const isTooSoon = lease.leftToHoldMs > 0;
   if (isTooSoon) {
-    // What is on its way would make it last longer again.
+    // A heartbeat that is on its way would undo the shorter end.
     const settling = lease.settling();
     if (settling !== undefined) await settling;
   }
@@ -72,7 +72,7 @@ export async function releaseHeld(
   return wasLost ? failure("expired") : result;
 }
 
-/** The same of a lock under which nothing was done, however long it was to be held. */
+/** Releases a lock under which nothing was done, so that `minHoldMs` does not count. */
 export async function releaseUnused(lease: Lease, access: HolderAccess): Promise<ReleaseResult> {
   lease.end();
   const wasLost = lease.isLost();
@@ -81,8 +81,8 @@ export async function releaseUnused(lease: Lease, access: HolderAccess): Promise
 }
 
 /**
- * Releases the lock under which something was done for its period, and stores in the same step that it is, unless a transaction of the
- * holder's was to do that. `undefined` if it is lost: then it is to be released otherwise, unless it may have been done before that.
+ * Releases the lock under which something was done for its period, and stores in the same step that it is done, unless a transaction of
+ * the holder was to store that. `undefined` if the lock is lost and no transaction may have stored it: then the caller releases the lock.
  */
 export function finishHeld(lease: Lease, access: HolderAccess): Promise<ReleaseResult> | undefined {
   lease.end();
@@ -90,7 +90,7 @@ export function finishHeld(lease: Lease, access: HolderAccess): Promise<ReleaseR
 }
 
 async function finish(lease: Lease, access: HolderAccess): Promise<ReleaseResult> {
-  // The transaction may have been rolled back: that it is done, it alone may say.
+  // Only the transaction may store that it is done, because it may have been rolled back. So this only releases.
   if (lease.mayBeDone && !lease.isLost()) {
     const result = await releaseBy(access, lease, {});
     if (result.ok) return result;
@@ -99,7 +99,10 @@ async function finish(lease: Lease, access: HolderAccess): Promise<ReleaseResult
   return await releaseBy(access, lease, { due: lease.due });
 }
 
-/** Releases a lock whose end has begun, by what releases it now. No async function: it would cost each release a promise more. */
+/**
+ * Releases a lock whose lease has begun its end. If a user has replaced the backend's `release`, that is called. This is no async
+ * function, because that would cost each release one more promise.
+ */
 export function releaseBy(
   { backend, release, leases }: HolderAccess,
   lease: Lease,
@@ -109,7 +112,7 @@ export function releaseBy(
   return by.release(lease, how);
 }
 
-/** Extends a lock, by what extends it now. */
+/** Extends a lock. If a user has replaced the backend's `extend`, that is called. */
 export function extendBy(
   { backend, extend, leases }: HolderAccess,
   lease: Lease,
@@ -137,14 +140,14 @@ export async function disposeHeld(
   else await endWithin(lease.clock, disposeTimeoutMs, release);
 }
 
-/** Releases a lock that its caller no longer waits for. Failures are reported. */
+/** Releases a lock whose caller no longer waits for it. Failures are reported. */
 export function releaseInBackground(
   backend: Releasing,
   ids: LockOp | LocksOp,
   reported: Reported,
   onReleaseError: OnReleaseError | undefined,
 ): void {
-  // Only backends of this package have granted several.
+  // Only backends of this package grant several locks, and these know `lockIds`.
   const release = async (): Promise<unknown> => await backend.release(ids as LockOp);
   release().catch((error: unknown) => reportReleaseError(error, reported, onReleaseError));
 }

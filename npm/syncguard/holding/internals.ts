@@ -1,4 +1,4 @@
-/** What this package knows of a backend beside its methods: of its own, and of the wrappers that it makes around any. */
+/** Keeps what this package knows of a backend beside its methods. Its own backends have that, and the wrappers that it makes around any. */
 
 import type { Failure, LockLabels } from "../native/outcome.js";
 import type { Store } from "../native/store.js";
@@ -29,7 +29,7 @@ import type {
   SyncGuardBackend,
 } from "../values/types.js";
 
-/** What `acquire()` is given: a key, or claims. */
+/** The argument of `acquire()`, with a key or with claims. */
 export type AcquireArguments = Readonly<
   LockLabels & {
     key: string;
@@ -40,13 +40,13 @@ export type AcquireArguments = Readonly<
     autoExtend?: AutoExtend | undefined;
   }
 >;
-/** What this package itself asks for beside that. */
+/** What only this package itself can ask `acquire()` for. */
 export type Asked = {
-  /** Waits for the lock as this says, if the backend is one of this package; others try once for it. */
+  /** How to wait for the lock. Only backends of this package do so; others try once. */
   readonly wait?: Wait | undefined;
-  /** The claims, which were read already. */
+  /** The claims, if somebody has read them already. */
   readonly target?: LockTarget | undefined;
-  /** The period for which something is to be done; checked. */
+  /** The period for which something is to be done. It has been checked. */
   readonly due?: string | undefined;
   /** How the lock is to be held. */
   readonly terms?: WantedTerms | undefined;
@@ -57,30 +57,31 @@ export type Releasing = Pick<LockBackend, "release">;
 /** How a lock is released for its holder. */
 export type HowToRelease = {
   readonly signal?: AbortSignal | undefined;
-  /** The period for which something was done under it: the store notes that in the same step. */
+  /** The period for which something was done under the lock. The store notes that in the step that releases it. */
   readonly due?: string | undefined;
-  /** For how many milliseconds it is to be held still: then it ends, and is not freed before. */
+  /** If given, the lock is not freed, but ends after so many milliseconds. */
   readonly holdMs?: number | undefined;
 };
 
-/** Releases and extends locks for their holders: what is known of a lock goes down with it, and is not looked up again. */
+/** Releases and extends locks for their holders. The lease goes down with the call, so that nobody has to look it up again. */
 export interface LeaseOperations {
-  /** Its end must have begun. What the store has found is noted in the lease. */
+  /** Releases a lock whose lease has begun its end, and notes in the lease what the store has found. */
   release(lease: Lease, how: HowToRelease): Promise<ReleaseResult>;
   extend(lease: Lease, ttlMs: number, signal: AbortSignal | undefined): Promise<ExtendResult>;
 }
 
 /** A backend as the holders of its locks use it. */
 export type HolderAccess = {
-  /** Its methods are looked at each time: whoever has replaced one wants it to be called. */
+  /** The backend itself. A method that a user has replaced is called, so the methods are compared at each call. */
   readonly backend: Releasing & Extending;
-  /** Those that it had at first, which `leases` stands for. */
+  /** The method that the backend was made with. While it still has it, `leases` does its work. */
   readonly release: unknown;
+  /** The same for `extend`. */
   readonly extend: unknown;
   readonly leases: LeaseOperations;
 };
 
-/** The operations of a backend, with what its users do not see of them. */
+/** The operations of a backend, with the arguments that its users do not see. */
 export type Operations<C extends BackendCapabilities> = {
   acquire: (opts: AcquireArguments, asked?: Asked) => Promise<AcquireResult<C>>;
   release: (opts: LockOp | LocksOp) => Promise<ReleaseResult>;
@@ -91,8 +92,8 @@ export type Operations<C extends BackendCapabilities> = {
 };
 
 /**
- * Runs an operation on a backend's own store, as the backend would: with its checks before, with the key in errors, and
- * `close()` waits for it.
+ * Runs an operation on the store of a backend as if it were the backend's own: the same checks come first, errors have the key,
+ * and `close()` waits for it.
  */
 export type DirectAccess = <T>(
   key: string,
@@ -100,29 +101,29 @@ export type DirectAccess = <T>(
   operation: (store: Store) => Promise<T | Failure>,
 ) => Promise<T>;
 
-/** A backend that has them knows the option `autoExtend`; the locks of other backends are extended from outside. */
+/** A backend that has internals knows the option `autoExtend`. The locks of other backends are extended from outside. */
 export type Internals<C extends BackendCapabilities = BackendCapabilities> = {
-  /** Stands for the backend and its wrappers. */
+  /** One object for a backend and all its wrappers, by which they can be recognised. */
   readonly origin: object;
   readonly clock: Clock;
   readonly operations: Operations<C>;
   readonly leases: LeaseOperations;
-  /** Those who observe it. */
+  /** Carries what observers of the backend hear. */
   readonly stream: Stream;
-  /** The locks that it has granted, if it is one of this package: then it checks keys, and waits, itself. */
+  /** The locks that it has granted. Only backends of this package have them, and only these check keys and wait by themselves. */
   readonly grants: Grants | undefined;
-  /** Hears of refusals, if its clients' own clocks decide. */
+  /** Hears of refusals on stores where the clients' own clocks decide. */
   readonly clockSkew?: ClockSkew | undefined;
-  /** Those who wait for its locks, by key: how many, and since when of the clock's `elapsed()`; of the backend itself. */
+  /** For each key how many wait, and since when by the clock's `elapsed()`. Wrappers do not have it. */
   readonly queues?: () => readonly [string, { readonly count: number; readonly sinceMs: number }][];
-  /** How to reach the addon's store, if the backend itself is on one. */
+  /** Reaches the addon's store. Wrappers do not have it, nor backends on other stores. */
   readonly direct?: DirectAccess;
 };
 
-/** The internals, and the methods by which users see it: whoever puts another one in its place wants it to be called. */
+/** The internals with the methods that the backend was made with, so that a method that a user has replaced is noticed and called. */
 type BoundInternals = Internals & HolderAccess & Readonly<Record<"acquire" | "lookup", unknown>>;
 
-/** Not enumerable, so that copies of a backend, which may have other methods, have none. */
+/** The property is not enumerable, so that a copy of a backend, which may have other methods, has no internals. */
 const INTERNALS: unique symbol = Symbol("internals");
 
 /** Gives a backend whose methods are complete its internals. */
@@ -136,7 +137,7 @@ export function setInternals<C extends BackendCapabilities>(
   return value;
 }
 
-/** How the holders of its locks use a backend, whoever has written it. */
+/** How holders of locks use a backend, whoever has written that. */
 export function accessTo(backend: Releasing & Extending): HolderAccess {
   const bound = boundInternals(backend);
   if (bound !== undefined) return bound;
@@ -144,7 +145,7 @@ export function accessTo(backend: Releasing & Extending): HolderAccess {
   return { backend, release, extend, leases: new UsersLeases(backend) };
 }
 
-/** The internals of a backend; none of one of users' own, and of what stands before a backend. */
+/** The internals of a backend. A user's own backend has none, nor has an object that inherits from a backend or stands before it. */
 export function internalsOf(backend: object): Internals | undefined {
   return boundInternals(backend);
 }
@@ -154,7 +155,7 @@ function boundInternals(backend: object): BoundInternals | undefined {
   return bound?.backend === backend ? bound : undefined;
 }
 
-/** How to acquire a lock of a backend of this package, or of a wrapper. */
+/** How to acquire a lock from a backend of this package or a wrapper. `undefined` for others, and where a user has replaced `acquire`. */
 export function acquireOf<C extends BackendCapabilities>(
   backend: LockBackendLike<C>,
 ): Operations<C>["acquire"] | undefined {
@@ -164,8 +165,8 @@ export function acquireOf<C extends BackendCapabilities>(
 }
 
 /**
- * How to reach the store of a backend. `undefined` for a wrapper such as that of `withTelemetry()`, for a copy, and for a
- * backend whose methods were replaced, because these have to see each operation.
+ * How to reach the store of a backend. `undefined` for a wrapper such as that of `withTelemetry()`, for a copy, and for a backend
+ * whose methods a user has replaced, because wrappers and such methods have to see each operation.
  */
 export function directAccess(backend: LockBackend): DirectAccess | undefined {
   const bound = boundInternals(backend);

@@ -1,7 +1,7 @@
 /**
  * The states of a held lock.
  *
- * The state changes as this table says. Where it stays what it is, nothing happens, and nobody is told.
+ * The table gives the next state after each event. If the state stays the same, nothing happens, and nobody is told.
  *
  * | state     | lose      | end       | freed    | gone     |
  * | --------- | --------- | --------- | -------- | -------- |
@@ -11,12 +11,12 @@
  * | released  | released  | released  | released | released |
  * | gone      | gone      | gone      | released | gone     |
  *
- * - lose: its loss was noticed, by heartbeats, a look, or whoever extends it.
- * - end: its release begins. From then on, nobody but the release notices its loss.
- * - freed: a release has freed it, or may have done so. Whoever releases it again learns nothing of it.
- * - gone: a release has found it gone. The work under it went on without it.
+ * - lose: somebody noticed the loss: a heartbeat, an extension, a guard, or whoever looked at the clock.
+ * - end: the release begins. From then on, only the release can notice a loss.
+ * - freed: a release has freed the lock, or may have done so. A second release finds nothing out about it.
+ * - gone: a release did not find the lock in the store. The work under it had gone on without it.
  *
- * This is what its handles do. What was lost while it was held is refused for ever, also once it is released.
+ * The second table says what handles do. A lock that was lost while it was held is refused for ever, even once it is released.
  *
  * | state     | extend         | release        | assertHeld | signal  |
  * | --------- | -------------- | -------------- | ---------- | ------- |
@@ -26,13 +26,13 @@
  * | released  | asks the store | asks the store | throws     | quiet   |
  * | gone      | asks the store | asks the store | throws     | aborted |
  *
- * A release that is refused asks the store all the same, so that nothing is left there.
+ * A release that is refused still asks the store, so that nothing is left there.
  */
 
 /** Where a lock is on its way from its grant to its end. */
 export type LeaseStateName = "held" | "lost" | "releasing" | "released" | "gone";
 
-/** A state, and those that follow it. Objects that refer to each other: every lock goes through them, and V8 reads members quickly. */
+/** A state, with the one that follows after each event. States are objects because every lock goes through them, and V8 reads members fast. */
 export class LeaseState {
   lose: LeaseState = this;
   end: LeaseState = this;

@@ -20,7 +20,7 @@ import { reportLoss, warnOfForgotten } from "../watching/reports.js";
 import { callAt } from "../values/timers.js";
 import { contextOf, reported } from "./together.js";
 
-/** Who hears of the loss of a lock: nobody until its caller has it. It is not printed if this process gives it up. */
+/** Who hears of the loss of a lock. Nobody does until its caller has it. If this process itself gives the lock up, nothing is printed. */
 type Audience = "nobody" | "all" | "all but the printer";
 
 export class Lease extends Granted {
@@ -34,7 +34,7 @@ export class Lease extends Granted {
   private lossSignal: LossSignal | undefined = undefined;
   private disarm: (() => void) | undefined = undefined;
   private isDoneElsewhere = false;
-  /** That of whoever has asked for the lock: users' functions hear of it there, wherever they are called from. */
+  /** The asynchronous context of whoever asked for the lock. Users' functions are called in it, wherever the loss is noticed. */
   private readonly context = new AsyncResource("SyncGuardLock");
 
   constructor(grant: Grant) {
@@ -53,27 +53,27 @@ export class Lease extends Granted {
     return this.why;
   }
 
-  /** When it ends by the store's clock, as its handles show it. These are frozen by some users: nothing is written into them. */
+  /** When the lock ends by the store's clock, as its handles show it. It is kept here because some users freeze their handles. */
   get expiresAtMs(): number {
     return this.shownEndMs;
   }
 
-  /** The store has said that it ends then. */
+  /** Notes when the lock ends by the store's clock. */
   show(expiresAtMs: number): void {
     this.shownEndMs = expiresAtMs;
   }
 
-  /** How long it can last from any moment on, by all that it was granted and extended for. */
+  /** The longest time that the store can keep the lock from any moment on: the longest TTL that was asked for yet. */
   get lastsMs(): number {
     return this.longestMs;
   }
 
-  /** Whether it is that of a leader. */
+  /** Whether the lock is that of a leader. */
   get leads(): boolean {
     return this.terms.leads === true;
   }
 
-  /** What a handle of it has beside the methods of all. Not kept: then V8 lets more locks survive than are held. */
+  /** Makes the members that only handles of this store have. They are not kept: V8 would let more locks survive than are held. */
   membersOfStore(): object | undefined {
     return this.terms.membersOf?.(this);
   }
@@ -83,24 +83,24 @@ export class Lease extends Granted {
     return this.isDoneElsewhere;
   }
 
-  /** Its caller has it from now on, and hears of its loss. */
+  /** Notes that the caller has the lock from now on, and is to hear of its loss. */
   handOut(): void {
     if (this.audience === "nobody") this.audience = "all";
   }
 
-  /** A transaction of its holder is to store that something is done for its period. */
+  /** Notes that a transaction of the holder may store that something is done for the period. */
   noteDone(): void {
     this.isDoneElsewhere = true;
   }
 
-  /** Aborted when the lock is lost. Without heartbeats that is at its end. */
+  /** A signal that is aborted when the lock is lost. Without heartbeats that is at its end. */
   get signal(): AbortSignal {
     const { signal } = this.openSignal();
     this.look();
     return signal;
   }
 
-  /** {@link signal} that is also aborted with `user`, for its reason. */
+  /** A {@link signal} that is also aborted with `user`, for the reason of that. */
   signalWith(user: AbortSignal | undefined): AbortSignal {
     const own = this.openSignal();
     this.look();
@@ -123,23 +123,23 @@ export class Lease extends Granted {
     throw new LockError("LockLost", message, contextOf(this, undefined));
   }
 
-  /** Whether it was lost, as far as anybody notices that: its heartbeats, or its signal. */
+  /** Whether the lock was lost while it was held. Only heartbeats, extensions and a signal that was asked for notice that. */
   isLost(): boolean {
     if (this.lossSignal !== undefined || this.extension !== undefined) this.look();
     return this.why !== undefined && this.current !== GONE;
   }
 
-  /** For how long it is held if nobody extends it. */
+  /** How long the lock still lasts if nobody extends it. */
   leftMs(): number {
     return this.endMs - this.clock.elapsed();
   }
 
-  /** Whether the time of the lock is over at `nowMs`: its release may have failed. */
+  /** Whether the lock has ended by `nowMs` and no heartbeats extend it, so that it can be forgotten even if its release failed. */
   isPast(nowMs: number): boolean {
     return (this.current !== HELD || this.extension === undefined) && this.endMs <= nowMs;
   }
 
-  /** How it was held until now. */
+  /** What observers are told of how the lock was held until now. */
   report(): LeaseReport {
     const report: LeaseReport = { heldMs: this.clock.elapsed() - this.grantedMs };
     if (this.extension !== undefined) report.extensions = this.extension.extensions;
@@ -153,12 +153,12 @@ export class Lease extends Granted {
     monitor(this);
   }
 
-  /** A lock that is extended by heartbeats ends once all of its handles were collected. */
+  /** Adds a handle. A lock with heartbeats ends once all its handles were collected as garbage. */
   follow(handle: object): void {
     this.extension?.follow(handle, this);
   }
 
-  /** A heartbeat has made the lock end at this time of the store. */
+  /** Notes that a heartbeat has made the lock end at this time of the store. */
   beat(expiresAtMs: number): void {
     if (this.extension === undefined) return;
     this.extension.beat(expiresAtMs);
@@ -175,18 +175,18 @@ export class Lease extends Granted {
     this.lose("the lock was lost: its handle was garbage-collected before it was released");
   }
 
-  /** Waits for heartbeats that are on their way, where these would make it last longer again after it was shortened. */
+  /** Stops heartbeats and waits for the one on its way, where that could undo a shorter end. The core takes care of its own. */
   settling(): Promise<void> | undefined {
     return this.extension?.heartbeats.settle?.();
   }
 
-  /** Heartbeats extend no more what these ids name: somebody else makes it end. */
+  /** Stops heartbeats for these locks, because somebody else makes them end. */
   stopHeartbeats(lockIds: readonly string[]): void {
     this.extension?.heartbeats.leave?.(lockIds);
   }
 
   /**
-   * The lock was extended until `endMs`, whoever has done it.
+   * Notes that the lock was extended until `endMs`, by its holder or by its ids.
    *
    * @param ttlMs - for how long it was extended
    */
@@ -198,7 +198,7 @@ export class Lease extends Granted {
     else if (this.disarm !== undefined) this.arm();
   }
 
-  /** Some of several locks were extended until `endMs`, by their ids. */
+  /** Notes that some of several locks were extended until `endMs` by their ids. */
   partlyMoved(endMs: number, ttlMs: number): void {
     if (ttlMs > this.longestMs) this.longestMs = ttlMs;
     if (this.extension === undefined) this.mayEnd(endMs);
@@ -206,9 +206,10 @@ export class Lease extends Granted {
   }
 
   /**
-   * What is about to be sent may make the lock end at `endMs`, also if nobody hears of it. Heartbeats hear of that otherwise.
+   * Notes that an extension is about to be sent, which may make the lock end at `endMs` even if its answer is lost. An earlier end
+   * counts at once. With heartbeats nothing is noted, because these hear of extensions by themselves.
    *
-   * @returns when it ended before, for {@link refused}
+   * @returns the end before that, for {@link refused}
    */
   mayEnd(endMs: number): number | undefined {
     const beforeMs = this.endMs;
@@ -217,16 +218,16 @@ export class Lease extends Granted {
     return beforeMs;
   }
 
-  /** What {@link mayEnd} was told of was refused: nothing was sent. */
+  /** Takes back {@link mayEnd}, because the extension was refused and never sent. */
   refused(beforeMs: number | undefined): void {
     if (beforeMs !== undefined) this.moved(beforeMs);
   }
 
-  /** Locks of it are about to be released by their ids. Gives whether that is all that it has. */
+  /** Notes that locks are about to be released by their ids. Gives whether they are all that is left of this lease. */
   leave(lockIds: readonly string[], isOwn: boolean): boolean {
     if (!isOwn) this.stopHeartbeats(lockIds);
     if (this.together?.leave(lockIds) ?? true) {
-      // Whoever extends it all the same is told by the store.
+      // From here on nobody is told of a loss: whoever extends the lock all the same hears it from the store.
       this.end();
       return true;
     }
@@ -234,48 +235,48 @@ export class Lease extends Granted {
     return false;
   }
 
-  /** The lock is lost, or that one of several. */
+  /** Loses the lock, if it is held. Of several, `lockId` says which one is gone. */
   lose(message: string, cause?: unknown, lockId?: string): void {
     if (!this.move(this.current.lose)) return;
     this.setLoss(new LockError("LockLost", message, { ...contextOf(this, lockId), cause }), lockId);
   }
 
-  /** The lock, or that one of several, was not there when it was to be extended. */
+  /** Loses the lock because the store no longer has it. Of several, `lockId` says which one is gone. */
   lostInStore(lockId: string | undefined): void {
     this.lose("the lock was lost: the store no longer has it", undefined, lockId);
   }
 
-  /** As {@link lose}, with the error for whoever has found that out, also if the lock was released before. */
+  /** As {@link lose}, and gives the error for whoever has found that out, even if the lock was released before. */
   lostBefore(message: string, cause: unknown, lockId: string | undefined): LockError {
     this.lose(message, cause, lockId);
     return this.why ?? new LockError("LockLost", message, { ...contextOf(this, lockId), cause });
   }
 
-  /** As {@link lose}, for what the core says: of several, the one at that place. */
+  /** As {@link lose}, for a failure that the core tells. Of several locks, the one at `place` is gone. */
   loseAt(place: number | undefined, failure: Failure): void {
     const { message, cause } = failure.toError();
     this.lose(message, cause, place === undefined ? undefined : this.locks?.[place]?.lockId);
   }
 
-  /** This process itself gives the lock up. It knows that, so that nothing is printed. */
+  /** Loses the lock because this process itself gives it up. It knows that, so nothing is printed. */
   giveUp(message: string): void {
     if (this.audience === "all") this.audience = "all but the printer";
     this.lose(message);
   }
 
-  /** The lock is about to be released, so that it cannot be lost any more. */
+  /** Begins the release. From then on only that can find the lock lost. */
   end(): void {
     if (this.lossSignal !== undefined) this.look();
     this.move(this.current.end);
     this.lossSignal?.stopListening();
   }
 
-  /** A release has freed these of its locks, or may have done so. */
+  /** Notes that a release has freed these locks, or may have freed them. */
   freed(lockIds: readonly string[]): void {
     if (this.together?.free(lockIds) ?? lockIds.length > 0) this.move(this.current.freed);
   }
 
-  /** Its release, or that of one of several, has found it gone. */
+  /** Notes that the release did not find the lock. Of several, `lockId` says which one was gone. */
   gone(lockId?: string): void {
     if (!this.move(this.current.gone)) return;
     const isLate = this.extension === undefined && this.clock.elapsed() >= this.endMs;
@@ -285,7 +286,7 @@ export class Lease extends Granted {
     this.setLoss(new LockError("LockLost", message, contextOf(this, meant)), meant);
   }
 
-  /** Goes on to the next state; gives whether that is another one. */
+  /** Goes to the next state. Gives whether that is another one. */
   private move(next: LeaseState): boolean {
     const before = this.current;
     this.current = next;
@@ -293,7 +294,7 @@ export class Lease extends Granted {
     return next !== before;
   }
 
-  /** Tells of the loss of the lock, or of that one of several. */
+  /** Keeps the reason of a loss, and tells of it. */
   private setLoss(error: LockError, lockId: string | undefined): void {
     this.why = error;
     this.context.runInAsyncScope(() => this.tellLoss(error, lockId));
@@ -327,7 +328,7 @@ export class Lease extends Granted {
     return this.lossSignal;
   }
 
-  /** Looks whether it is lost at this moment: in a process that was stopped, others may come here before a timer or a message does. */
+  /** Finds out whether the lock is lost at this moment. In a process that was stopped, this may run before the timer or message that says so. */
   private look(): void {
     if (this.current !== HELD) return;
     if (this.extension !== undefined) this.extension.heartbeats.look();
@@ -338,7 +339,7 @@ export class Lease extends Granted {
     this.lose("the lock was lost: its time is over");
   }
 
-  /** Starts the timer that ends the lock, or starts it anew. */
+  /** Starts or restarts the timer of the lock's end, if it has no heartbeats. */
   private arm(): void {
     if (this.extension !== undefined) return;
     this.disarm?.();

@@ -1,25 +1,28 @@
-/** Locks that nobody extends: once another server may keep them, those are asked after whose loss somebody would notice. */
+/**
+ * Asks the store after locks when another server may have taken over, for example after a switch of primaries. Without heartbeats, nobody
+ * would notice there that they are gone. Only locks whose loss somebody would notice are asked after.
+ */
 
 import { setTimeout as pause } from "node:timers/promises";
 import { Failure } from "../native/outcome.js";
 import type { Store } from "../native/store.js";
 import type { Lease } from "./lease.js";
 
-/** The pause before a server is asked again that cannot answer yet, and how often it is asked. */
+/** A server that cannot answer yet is asked so often, with this pause between. */
 const PAUSE_MS = 200;
 const TRIES = 15;
 
 export class Looks {
   private readonly leases = new Set<Lease>();
   private isTold = false;
-  /** Weak: the store's addon keeps what it tells. */
+  /** The reference is weak, because the addon keeps the function below, and with a strong one the store would live for ever. */
   private readonly store: WeakRef<Pick<Store, "lookupByLockId" | "whenAnotherServer">>;
 
   constructor(store: Store) {
     this.store = new WeakRef(store);
   }
 
-  /** Somebody would notice the loss of the lock from now on. */
+  /** Adds a lock, because from now on somebody would notice its loss. */
   add(lease: Lease): void {
     this.leases.add(lease);
     if (this.isTold) return;
@@ -27,12 +30,12 @@ export class Looks {
     this.store.deref()?.whenAnotherServer(() => this.lookAtAll());
   }
 
-  /** It is not held any more. */
+  /** Removes a lock that is not held any more. */
   delete(lease: Lease): void {
     this.leases.delete(lease);
   }
 
-  /** The nearest end first. What is asked at once goes to the store together. */
+  /** Asks after all locks, the nearest end first. Questions that are asked at once go to the store together. */
   private lookAtAll(): void {
     const leases = [...this.leases].sort((a, b) => a.leftMs() - b.leftMs());
     for (const lease of leases) {
@@ -45,7 +48,7 @@ export class Looks {
       const found = await this.store.deref()?.lookupByLockId(lockId);
       if (found instanceof Failure) await pause(PAUSE_MS, undefined, { ref: false });
       else {
-        // It may have been released by its id meanwhile.
+        // A lock that somebody has released by its id meanwhile is not lost.
         if (found === null && lease.lockIds.includes(lockId)) lease.lostInStore(lockId);
         return;
       }

@@ -1,24 +1,24 @@
-/** The signal that tells a holder of the loss of its lock. */
+/** Makes the signal that tells a holder of the loss of its lock. */
 
 import { either, isListenedTo, lookFirst } from "../native/signal.js";
 
 export class LossSignal {
   private readonly controller = new AbortController();
   readonly signal: AbortSignal = this.controller.signal;
-  /** Remove the listeners from signals of users. */
+  /** Functions that remove our listeners from users' signals. */
   private stops: (() => void)[] = [];
 
-  /** @param look - aborts it, if the lock is lost at this moment */
+  /** @param look - aborts the signal if the lock is lost at this moment */
   constructor(look: () => void) {
     lookFirst(this.signal, look);
   }
 
-  /** Whether somebody waits for its abort. */
+  /** Whether somebody listens for the abort. */
   get isListenedTo(): boolean {
     return isListenedTo(this.signal);
   }
 
-  /** The signal that is also aborted with `user`, for its reason. */
+  /** A signal that is also aborted with `user`, for the reason of that. */
   joinedWith(user: AbortSignal): AbortSignal {
     const { signal, stop } = either(user, this.signal);
     if (stop !== undefined) this.stops.push(stop);
@@ -29,7 +29,7 @@ export class LossSignal {
     this.controller.abort(reason);
   }
 
-  /** Listens to signals of users no more. */
+  /** Removes our listeners from users' signals. */
   stopListening(): void {
     for (const stop of this.stops.splice(0)) stop();
   }

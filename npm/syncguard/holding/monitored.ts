@@ -1,21 +1,21 @@
-/** The leases that somebody has to hear of when their locks are released or extended by their ids, through whatever backend. */
+/** Finds the lease of a lock that is released or extended by its id, through any backend, if somebody would notice its loss. */
 
 import { ShortLivedMap } from "../native/short-lived-map.js";
 import type { Lease } from "./lease.js";
 
 const monitored = new ShortLivedMap<string, Lease>();
 
-/** Somebody would notice the loss of the lock from now on. */
+/** Adds a lease, because from now on somebody would notice its loss. */
 export function monitor(lease: Lease): void {
   for (const lockId of lease.lockIds) monitored.set(lockId, lease);
 }
 
-/** Nobody would any more, of these locks. */
+/** Removes these locks of a lease. */
 export function unmonitor(lease: Lease, lockIds: readonly string[]): void {
   for (const lockId of lockIds) if (monitored.get(lockId) === lease) monitored.delete(lockId);
 }
 
-/** The lock of that id, if somebody would notice its loss. */
+/** The lease of the lock with this id, if somebody would notice its loss. */
 export function monitoredLease(lockId: string): Lease | undefined {
   return monitored.size > 0 ? monitored.get(lockId) : undefined;
 }

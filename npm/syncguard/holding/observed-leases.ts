@@ -1,4 +1,4 @@
-/** What holders do with their locks, told of to those who hear of it. */
+/** Tells observers what holders do with their locks. */
 
 import type { Clock } from "../values/clock.js";
 import { type Stream, subjectOfKeys } from "../watching/events.js";
@@ -12,7 +12,7 @@ export function observeLeases(
   clock: Clock,
 ): LeaseOperations {
   const observing = observer(stream, clock);
-  // Apart from what chooses them: V8 would allocate what their closures refer to also where nobody hears.
+  // These closures are not inside the functions that choose them: V8 would allocate what they refer to even when nobody hears.
   const release: LeaseOperations["release"] = (lease, how) => {
     const before = lease.report();
     const released = (result: ReleaseResult): Report => ({

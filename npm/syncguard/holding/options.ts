@@ -1,4 +1,4 @@
-/** The options that say how a lock is held, in whichever function they are given. */
+/** Reads the options that say how a lock is held, for all functions that take some of them. */
 
 import type { LockLabels, StoredLabels } from "../native/outcome.js";
 import { readSignal } from "../native/signal.js";
@@ -14,16 +14,16 @@ import type {
 import { readDisposal } from "./handle.js";
 import type { AcquireArguments } from "./internals.js";
 
-/** What is to be taken, how it is waited for, and for which period: other functions read these. */
+/** Options that say something else: what to take, how to wait, and for which period. Other functions read them. */
 type ReadElsewhere = "key" | "slots" | "acquisition" | "due" | "allowAhead";
 
-/** All of them. A function that takes only some has refused the others. */
+/** All options of holding. A function that takes only some of them has refused the others before. */
 export type HoldingOptions = Omit<
   LockConfig & BackendLockOptions & TryLockOptions & OnceOptions,
   ReadElsewhere
 >;
 
-/** What becomes of those that have other types then. */
+/** The types of those options that change when they are read. */
 type Read = DisposalOptions & {
   ttlMs: number;
   signal: AbortSignal | undefined;
@@ -32,7 +32,7 @@ type Read = DisposalOptions & {
   throwIfLost: boolean;
 };
 
-/** What they say, with the defaults: a member for each, so that TypeScript finds an option that is not read. */
+/** The options as they are read, with defaults. It has a member for each, so that TypeScript finds an option that nobody reads. */
 export type Holding = {
   readonly [Name in Exclude<keyof HoldingOptions, keyof LockLabels>]-?: Name extends keyof Read
     ? Read[Name]
@@ -40,7 +40,7 @@ export type Holding = {
 } & { readonly labels: StoredLabels | undefined };
 
 /**
- * Reads them; `null` counts as not given.
+ * Reads the options; `null` counts as not given.
  *
  * @throws LockError `InvalidArgument` that names the option
  */
@@ -62,7 +62,7 @@ export function readHolding(options: HoldingOptions): Holding {
   };
 }
 
-/** What `acquire()` of a backend of this package is given for that. */
+/** The argument of `acquire()` for a lock that is held so. */
 export function argumentsOf(key: string, holding: Holding): AcquireArguments {
   const { ttlMs, signal, autoExtend, labels } = holding;
   return { key, ttlMs, signal, autoExtend, ...labels };

@@ -1,4 +1,4 @@
-/** Locks of a store: released and extended for their holders in one call each. */
+/** Releases and extends the locks of a store for their holders, in one call each. */
 
 import { addContext } from "../native/errors.js";
 import { type Absence, type Failure, type MissingLock, settle } from "../native/outcome.js";
@@ -12,10 +12,10 @@ import type { Grants } from "./grants.js";
 import type { HowToRelease, LeaseOperations } from "./internals.js";
 import type { Lease } from "./lease.js";
 
-/** The keys for which others of this process wait. */
+/** Knows for which keys others of this process wait. */
 export type WaitedFor = { readonly areNone: boolean; has(key: string): boolean };
 
-/** What a store has done of a release; of several locks, of each. */
+/** The store's answer to a release: done, done for some of several locks, or why the lock is absent. */
 export type Released = true | readonly boolean[] | Absence;
 
 export class StoreLeases implements LeaseOperations {
@@ -33,7 +33,7 @@ export class StoreLeases implements LeaseOperations {
       grants.checkNotClosed();
       grants.start();
       const isOwn = grants.removeLease(lease);
-      // Another backend has granted it, and sends heartbeats still; or it is released already.
+      // Another backend has granted the lock, and may still send heartbeats; or it is released already.
       if (!isOwn) lease.stopHeartbeats(lockIds);
       try {
         const outcome = await this.sendRelease(lease, lockIds, how, signal);
@@ -66,12 +66,12 @@ export class StoreLeases implements LeaseOperations {
     }
   }
 
-  /** Extends a lock for heartbeats. */
+  /** Sends a heartbeat. */
   async beat(lease: Lease, ttlMs: number, signal: AbortSignal | undefined): Promise<ExtendResult> {
     return extensionOf(await this.store.extend(lease.lockIds, ttlMs, signal));
   }
 
-  /** No async function: it would cost each release a promise more. */
+  /** This is no async function, because that would cost each release one more promise. */
   private sendRelease(
     lease: Lease,
     lockIds: readonly string[],
@@ -85,28 +85,28 @@ export class StoreLeases implements LeaseOperations {
     return this.store.release(lockIds, signal, lastsMs, keys, holdMs);
   }
 
-  /** The store may have carried out a release that has failed. */
+  /** Notes a release that has failed, which the store may have carried out all the same. */
   private noteFailed(lease: Lease, lockIds: readonly string[], { holdMs }: HowToRelease): void {
     lease.freed(lockIds);
-    // What is to be held for longer goes on in the background: `releaseAll()` must not free it sooner.
+    // A lock with `holdMs` is not put back, because `releaseAll()` must not free it sooner.
     if (holdMs === undefined) this.grants.add(lease);
   }
 }
 
-/** The keys of a lock for which others of this process wait, as its store names them. */
+/** Those keys of a lease for which others of this process wait, as the store names them. */
 function waitedFor(lease: Lease, waiters: WaitedFor): string[] {
   if (lease.left === undefined) return waiters.has(lease.key) ? [lease.key] : [];
   return lease.left.filter(({ key }) => waiters.has(key)).map(storedKey);
 }
 
-/** Some of the locks, or all, were not there when they were to be released. */
+/** Notes the locks that were not there when they were to be released, and gives the result. */
 function releasedNotAll(
   lease: Lease,
   lockIds: readonly string[],
   outcome: Released,
 ): ReleaseResult {
   const gone = goneOf(lockIds, outcome);
-  // Somebody else may be releasing what its handle does: then each finds gone what the other one has freed.
+  // Somebody may release the same locks by their ids at this moment. Then each finds gone what the other one has freed.
   lease.freed(lockIds.filter((lockId) => !gone.includes(lockId)));
   const [first] = gone;
   if (first === undefined) return { ok: true };
@@ -114,14 +114,14 @@ function releasedNotAll(
   return notReleased(outcome, lockIds.indexOf(first));
 }
 
-/** The locks that were not there, as a release has found. */
+/** The ids of the locks that a release did not find. */
 export function goneOf(lockIds: readonly string[], outcome: Released): string[] {
   if (outcome === true) return [];
   if (typeof outcome === "string") return [...lockIds];
   return lockIds.filter((_, place) => outcome[place] !== true);
 }
 
-/** The result of a release that has not found the lock at that place. */
+/** The result of a release that did not find the lock at this place. */
 export function notReleased(outcome: Released, place: number): ReleaseResult {
   return failure(typeof outcome === "string" ? outcome : "not-found", place);
 }
@@ -133,7 +133,7 @@ export function extensionOf(outcome: number | Absence | MissingLock | Failure): 
   return typeof missing === "object" ? failure(missing.absence, missing.lock) : failure(missing, 0);
 }
 
-/** Adds to an error which locks it is about: of several, those that nobody has released by their ids. */
+/** Adds to an error the keys and ids of its locks. Those of several that were released by their ids are left out. */
 function addNames(error: unknown, lease: Lease, lockIds: readonly string[]): unknown {
   if (!lease.isSet) return addContext(error, lease.key, lease.lockId);
   const { keys } = lease;

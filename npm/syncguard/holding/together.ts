@@ -1,10 +1,10 @@
-/** Locks that were granted together, or a slot: which of them are left, and what a lease is called where users are told of it. */
+/** Knows which of the locks that were granted together are left, and names a lease where users are told of it. */
 
 import type { LockErrorContext } from "../native/errors.js";
 import type { AcquiredLock } from "../native/outcome.js";
 import type { Reported } from "../watching/reports.js";
 
-/** What was granted together. */
+/** Several locks of one grant, or one slot. */
 export class Together {
   private remaining: readonly AcquiredLock[];
   private freed: Set<string> | undefined = undefined;
@@ -13,12 +13,12 @@ export class Together {
     this.remaining = granted;
   }
 
-  /** Those that nobody has released by their ids. The last one stays. */
+  /** The locks that nobody has released by their ids. The last one stays. */
   get left(): readonly AcquiredLock[] {
     return this.remaining;
   }
 
-  /** These are about to be released by their ids; gives whether that is all that is left. */
+  /** Takes out locks that are about to be released by their ids. If they are all that is left, they stay, and this gives true. */
   leave(lockIds: readonly string[]): boolean {
     const rest = this.remaining.filter((lock) => !lockIds.includes(lock.lockId));
     if (rest.length === 0) return true;
@@ -26,7 +26,7 @@ export class Together {
     return false;
   }
 
-  /** Releases have freed these, or may have done so; gives whether all that is left is free. */
+  /** Notes locks that a release has freed, or may have freed. Gives whether all that is left is free. */
   free(lockIds: readonly string[]): boolean {
     if (lockIds.length >= this.remaining.length) return true;
     const freed = (this.freed ??= new Set());
@@ -35,7 +35,7 @@ export class Together {
   }
 }
 
-/** A lease, as far as it has names. */
+/** The names of a lease. */
 type Named = {
   /** The key under which users know it. */
   readonly knownKey: string;
@@ -48,7 +48,7 @@ type Named = {
 /**
  * Names a lease for users' functions.
  *
- * @param lockId - of several locks, the one that is meant; without it, the first that was not released by its id
+ * @param lockId - which one of several locks is meant. Without it, that is the first one that is left
  */
 export function reported(lease: Named, lockId: string | undefined): Reported {
   const { isSet, locks, left } = lease;
@@ -61,7 +61,7 @@ export function reported(lease: Named, lockId: string | undefined): Reported {
   };
 }
 
-/** The same for errors. */
+/** Names a lease for the context of an error. */
 export function contextOf(lease: Named, lockId: string | undefined): LockErrorContext {
   const { locks, ...names } = reported(lease, lockId);
   if (locks === undefined) return names;

@@ -1,4 +1,4 @@
-/** Locks of backends that users write, and of methods that they put in the place of others: these go by ids. */
+/** Releases and extends locks by their ids, as users' own backends take them, and methods that users have replaced. */
 
 import { goneLock } from "../values/mutation.js";
 import type { ExtendResult, LockOp, ReleaseResult } from "../values/types.js";
@@ -11,10 +11,10 @@ export class UsersLeases implements LeaseOperations {
   async release(lease: Lease, { signal, holdMs }: HowToRelease): Promise<ReleaseResult> {
     const { ids, lockIds } = lease;
     const result = await (holdMs === undefined
-      ? // Only backends of this package have granted several.
+      ? // Only backends of this package grant several locks, and these know `lockIds`.
         this.backend.release((signal === undefined ? ids : { ...ids, signal }) as LockOp)
       : this.endLater(lease, holdMs, signal));
-    // Anyone may have written the backend.
+    // A user may have written the backend, so the result may be anything.
     if ((result?.ok as unknown) === false) lease.gone(goneLock(result, ids));
     else if (result?.ok) lease.freed(lockIds);
     return result;
@@ -24,7 +24,7 @@ export class UsersLeases implements LeaseOperations {
     return this.backend.extend({ ...(lease.ids as LockOp), ttlMs, signal });
   }
 
-  /** Such a backend can make a lock end by an extension only, and does not tell those who extend it. */
+  /** Makes a lock end later than now. Such a backend can do that by an extension only, and does not tell the lock's heartbeats. */
   private async endLater(
     lease: Lease,
     holdMs: number,
