@@ -508,14 +508,14 @@ type OwnershipLookup = {
     signal?: AbortSignal | undefined;
 };
 
-/** What operations of a store give. */
+/** The results of a store's operations. */
 
 /** What is stored with a lock for people and other systems to read. Backends of your own may ignore it. */
 interface LockLabels {
     /** A label to store with the lock, at most 255 bytes of UTF-8; `getByKeyRaw` shows it. */
     owner?: string | undefined;
 }
-/** The labels that a lock was given. */
+/** The labels that are stored with a lock. */
 type StoredLabels = {
     [Name in keyof LockLabels]?: string;
 };
@@ -1701,7 +1701,7 @@ type Timer = {
     unref?: () => unknown;
 };
 
-/** Something that is to be done once for each period. */
+/** Runs a function once for each period. */
 
 /** The function of `once()`. */
 type OnceWork<T, C extends BackendCapabilities> = (handle: OnceHandle<C>) => Promise<T> | T;
@@ -2047,7 +2047,7 @@ declare function sanitizeLockInfo<C extends BackendCapabilities>(rawData: RawLoc
  */
 declare function attachRawData<Info extends object>(info: Info, raw: RawIdentifiers): Info;
 
-/** Handles: the methods of a granted lock, and its release at the end of a block. */
+/** Makes handles: the methods of a granted lock, and its release at the end of a block. */
 
 /** The part of a backend that handles need. */
 type Mutations<C extends BackendCapabilities> = Pick<LockBackend, "release" | "extend"> & {

@@ -54,7 +54,7 @@ export type AcquireOutcome<C extends BackendCapabilities> =
 
 const NOTHING: Asked = {};
 
-/** Asks for a lock; with a `wait`, until it is free. */
+/** Asks once for a lock. With a `wait`, waits until it is free. */
 export async function acquire<C extends BackendCapabilities>(
   on: BackendContext,
   opts: AcquireArguments,
@@ -106,20 +106,20 @@ function readOptions(opts: AcquireArguments) {
   };
 }
 
-/** Why whoever waits is not granted the lock: of these, the store knows only that they are not to wait any more. */
+/** The error of an acquisition. If the store has only ended the wait, the grants know why nobody may wait any more. */
 function reasonOf({ grants }: BackendContext, error: unknown, wait: Wait | undefined): unknown {
   const isTurnedAway = wait !== undefined && (error as Partial<LockError>).code === "Aborted";
   return (isTurnedAway ? grants.refusal() : undefined) ?? error;
 }
 
-/** What has been granted was asked for so. */
+/** How a lock that was granted had been asked for. */
 type Attempt = {
   readonly target: LockTarget;
   readonly ttlMs: number;
   readonly startedMs: number;
   readonly signal: AbortSignal | undefined;
   readonly autoExtend: HeartbeatOptions | undefined;
-  /** The core's, if it sends them. */
+  /** The heartbeats, if the store sends them. */
   readonly heartbeats: StoreHeartbeats | undefined;
   readonly asked: Asked;
 };
@@ -129,7 +129,7 @@ function grant(on: BackendContext, attempt: Attempt, granted: Acquired): object 
   const { clock, grants } = on;
   const { target, ttlMs, signal, autoExtend, heartbeats, asked } = attempt;
   const nowMs = clock.elapsed();
-  // After a wait, the store was asked for the lock only then.
+  // After a wait, the TTL counts from the last attempt and not from the beginning.
   const { lastMs } = asked.wait ?? {};
   const startedMs = lastMs === undefined ? attempt.startedMs : nowMs - lastMs;
   const terms = asked.terms === undefined ? on.terms : withWanted(on.terms, asked.terms);
@@ -146,7 +146,7 @@ function grant(on: BackendContext, attempt: Attempt, granted: Acquired): object 
   });
   grants.add(lease);
   if (signal?.aborted === true) {
-    // Granted at the moment of the abort: a caller who has cancelled does not expect a lock.
+    // The store granted the lock at the moment of the abort. A caller who has cancelled does not expect a lock.
     giveBack(on, lease);
     checkAborted(signal);
   }
@@ -160,7 +160,7 @@ function grant(on: BackendContext, attempt: Attempt, granted: Acquired): object 
     startHeartbeats({ extend }, handle, lease, { ttlMs, startedMs, autoExtend });
   }
   if (grants.phase !== "granting") {
-    // While releaseAll() runs, it releases this lock, too.
+    // While releaseAll() runs, it releases this lock, too. Once it is over, nobody else would.
     if (grants.phase === "over") giveBack(on, lease);
     grants.check();
   }
@@ -168,7 +168,7 @@ function grant(on: BackendContext, attempt: Attempt, granted: Acquired): object 
   return handle;
 }
 
-/** Gives a lock back whose time was over when its grant was read: this thread was blocked. */
+/** Gives a lock back if its TTL was over when its grant was read, because this thread was blocked. */
 function checkInTime(
   on: BackendContext,
   lease: Lease,
@@ -177,7 +177,7 @@ function checkInTime(
 ): void {
   const isOver =
     heartbeats === undefined
-      ? // Within the tolerance nobody else gets it, however short it is. On Firestore the core alone knows when its time began.
+      ? // Nobody else gets even a very short lock within the tolerance. On Firestore only the core knows when its TTL began.
         on.capabilities.timeAuthority === "server" && tookMs >= Math.max(ttlMs, TIME_TOLERANCE_MS)
       : lease.isLost();
   if (!isOver) return;
@@ -207,7 +207,7 @@ function refusalOf(answer: Locked | Text, target: LockTarget, due?: string): obj
   return noLock(givenKey(target, answer.lockedKey), answer.busy);
 }
 
-/** What is asked for, as the caller of `acquire()` has given it. */
+/** Reads what the caller of `acquire()` asks for. */
 function targetOf(opts: AcquireArguments): LockTarget {
   const { key, claims } = opts;
   if (claims === undefined || claims === null) {
@@ -218,7 +218,7 @@ function targetOf(opts: AcquireArguments): LockTarget {
   return readTarget(claims, opts);
 }
 
-/** Each of the locks that were granted, if several were asked for, or a slot. */
+/** The granted locks, if several locks or a slot were asked for. */
 function locksOf(
   target: LockTarget,
   { locks, slot, lockId, fence }: Acquired,
@@ -227,6 +227,6 @@ function locksOf(
     return locks.map((lock) => ({ ...lock, key: givenKey(target, lock.key) ?? lock.key }));
   }
   if (slot === undefined && target.isSet !== true) return undefined;
-  // The addon answers one claim as it answers a key.
+  // The addon answers a single claim without a list.
   return [{ key: target.key, slot: slot ?? null, lockId, fence }];
 }

@@ -1,8 +1,8 @@
 /**
  * The public interface of a backend, around a store.
  *
- * This room knows all that backends of every store do: an operation per file, `lock()`, `lead()`, `once()`, telemetry.
- * It must not know one store from another: what differs comes when a backend is created.
+ * This room knows what the backends of all stores do: an operation per file, `lock()`, `lead()`, `once()`, telemetry.
+ * It must not know one store from another. What differs is given when a backend is created.
  */
 
 import type { Store } from "../native/store.js";
@@ -47,28 +47,28 @@ import type {
 import type { BackendTransport } from "../options/backend-transport.js";
 import { Waiters } from "../waiting/waiters.js";
 
-/** Makes what the handles of a lock can do on one store alone. */
+/** Makes the members that only handles of one store have. */
 export type StoreMembersOf = (lease: Lease, direct: DirectAccess) => object;
 
-/** What differs between the addon's stores and others. */
+/** The parts of a backend that differ between the addon's stores and others. */
 export type BackendParts = {
   readonly clock?: Clock;
-  /** Sends the heartbeats of a lock, if the store extends locks itself. */
+  /** Makes the heartbeats of a lock, if the store extends locks itself. */
   readonly heartbeats?: (options: HeartbeatOptions) => StoreHeartbeats;
-  /** Asks after locks that nobody extends, once another server may keep them. */
+  /** Asks the store after locks without heartbeats once another server may have taken over. */
   readonly looks?: Terms["looks"];
-  /** The addon's store, which other operations may be carried out on as one call. */
+  /** The addon's store, for operations that are no methods of a backend. */
   readonly direct?: Store;
   readonly transport?: BackendTransport | undefined;
-  /** What the handles of a lock have beside the methods of all, with how to reach the addon's store. */
+  /** Makes the members that only handles of this store have. */
   readonly members?: StoreMembersOf | undefined;
-  /** Hears what the store refuses because of this machine's clock. */
+  /** Hears when the store refuses something because of this machine's clock. */
   readonly clockSkew?: ClockSkew | undefined;
 };
 
 /**
- * Puts the public interface around a store. Asynchronous methods reject and never throw. Wrong arguments are found before
- * the first `await`, so the promise is already rejected when the caller gets it.
+ * Puts the public interface around a store. Asynchronous methods reject and never throw. They find wrong arguments before the
+ * first `await`, so the promise is already rejected when the caller gets it.
  */
 export function createBackendOn<C extends BackendCapabilities>(
   store: LockStore,
@@ -125,7 +125,7 @@ export function createBackendOn<C extends BackendCapabilities>(
   return backend;
 }
 
-/** The operations, of which nobody is told yet. */
+/** The operations, before observers are told of them. */
 function operationsOn<C extends BackendCapabilities>(context: BackendContext): Operations<C> {
   return {
     acquire: (opts, asked) => acquire<C>(context, opts, asked),

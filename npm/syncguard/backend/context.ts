@@ -1,4 +1,4 @@
-/** What the operations of a backend share. */
+/** The context that all operations of a backend share. */
 
 import type { HoldSettings } from "../native/exports.js";
 import type { Store } from "../native/store.js";
@@ -12,7 +12,7 @@ import type { StoreLeases } from "../holding/store-leases.js";
 import type { BackendCapabilities } from "../values/types.js";
 import type { Waiters } from "../waiting/waiters.js";
 
-/** A store of locks, as far as every backend needs it. */
+/** The operations of a store that every backend needs. */
 export type LockStore = Omit<
   Store,
   | "perform"
@@ -26,9 +26,9 @@ export type LockStore = Omit<
   | "whenAnotherServer"
 >;
 
-/** Those who extend a lock from its grant on. */
+/** The heartbeats of a store that extends locks itself, for one lock from its grant on. */
 export interface StoreHeartbeats {
-  /** What the store is to know. */
+  /** The options of the heartbeats for the store. */
   readonly settings: HoldSettings;
   granted(lease: Lease): void;
   stop(): void;
@@ -38,12 +38,12 @@ export type BackendContext = {
   readonly store: LockStore;
   readonly clock: Clock;
   readonly capabilities: BackendCapabilities;
-  /** How its locks are held, unless whoever acquires one wants it otherwise. */
+  /** The terms on which its locks are held, unless whoever acquires one wants others. */
   readonly terms: Terms;
-  /** They also say what is still allowed, and count what is under way: also direct operations. */
+  /** The granted locks. They also say what is still allowed, and count what is under way, direct operations included. */
   readonly grants: Grants;
   readonly waiters: Waiters;
-  /** Sends the heartbeats of a lock, if the store extends locks itself. */
+  /** Makes the heartbeats of a lock, if the store extends locks itself. */
   readonly createHeartbeats: ((options: HeartbeatOptions) => StoreHeartbeats) | undefined;
   readonly leases: StoreLeases;
   /** The backend as the handles of its locks use it. */

@@ -1,4 +1,4 @@
-/** Runs other operations on the addon's store as the backend runs its own. */
+/** Runs further operations on the addon's store, in the way in which the backend runs its own. */
 
 import { addContext } from "../native/errors.js";
 import { settle } from "../native/outcome.js";

@@ -28,7 +28,7 @@ export async function extend(
     try {
       result = extensionOf(await on.store.extend(lockIds, ttlMs, signal));
     } catch (error) {
-      // Whatever else it was, the store may have carried it out.
+      // After any other error, the store may have carried out the extension.
       if ((error as { code?: unknown }).code === "InvalidArgument") {
         for (const [place, part] of parts.entries()) part.lease.refused(beforeMs[place]);
       }

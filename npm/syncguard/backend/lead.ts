@@ -1,4 +1,4 @@
-/** One leader: a function that runs in one process at a time, one term after another. */
+/** Runs a function in one process at a time, one term after another. */
 
 import { clearInterval, setInterval } from "node:timers";
 import type { LockError } from "../native/errors.js";
@@ -44,7 +44,7 @@ const OPTIONS = optionNames(
   }),
 );
 
-/** How soon the next campaign starts: whoever has ended its term by itself lets others come first. */
+/** How soon the next campaign starts. Whoever has ended its term by itself lets others come first. */
 type Next = "at once" | "after others" | "after a failure";
 
 /** Campaigns and leads, on any backend, until it is over. */
@@ -76,9 +76,9 @@ export async function runLeader<C extends BackendCapabilities>(
     } catch (error) {
       if (!isAnswerTo(ending, error)) failure = { error };
     }
-    // The handle is there until now, so that the lock does not count as forgotten during the term.
+    // The handle must live until now, so that the lock does not count as forgotten during the term.
     const disposal = disposalOf(handle);
-    // What releaseAll() has given up, it releases itself.
+    // A lock that releaseAll() has given up is released by it.
     const isGivenUp = lease.loss !== undefined && grants?.refused.aborted === true;
     if (!isGivenUp) await disposeHeld(lease, accessTo(backend), disposal);
     if (failure !== undefined) {
@@ -88,16 +88,16 @@ export async function runLeader<C extends BackendCapabilities>(
     return lease.loss === undefined ? "after others" : "at once";
   };
 
-  /** Somebody else leads: the store is there, and need not be asked often. */
+  /** Whether somebody else leads. Then the store can be reached, and need not be asked often. */
   let isFollower = false;
   let isTold = false;
-  /** What comes after a campaign that has failed; `undefined` if it was ended. */
+  /** How to go on after a failed campaign; `undefined` if `lead()` is over. */
   const afterFailure = (error: unknown): Next | undefined => {
     const code = (error as Partial<LockError> | undefined)?.code;
     if (code === "Aborted") return undefined;
     if (code === "InvalidArgument") throw error;
     isFollower = code === "AcquisitionTimeout";
-    // Whoever leads or holds the lock around this very call waits for it for ever. It is told so once.
+    // A caller that holds the lock around this very call would wait for it for ever. It is told so once.
     const isVain = isFollower && !isTold && isInside(origin, [key]);
     if (isVain) isTold = true;
     if (!isFollower || isVain) reportLeadError(error, key, "campaign", onError);
@@ -114,7 +114,7 @@ export async function runLeader<C extends BackendCapabilities>(
     }
   };
 
-  // Neither a wait for the lock nor heartbeats keep the process for a function that only waits for its signal.
+  // Neither a wait nor heartbeats keep the process alive for a function that only waits for its signal, so this timer does.
   const alive = keepAlive(() => undefined, LONGEST_TIMER_MS);
   try {
     for (let failures = 0; ends?.isAborted() !== true;) {
@@ -130,7 +130,7 @@ export async function runLeader<C extends BackendCapabilities>(
   }
 }
 
-/** What `lead()` was given, checked. */
+/** Checks the options of `lead()`. */
 function readOptions(optionsOrNull: LeadOptions | null | undefined) {
   const options = optionsOrNull ?? {};
   checkObject(options, "options");
@@ -149,7 +149,7 @@ function readOptions(optionsOrNull: LeadOptions | null | undefined) {
   return { holding: { ...holding, leads: true }, signal: holding.signal, onError };
 }
 
-/** What the function is given. */
+/** Makes the argument of the function that leads. */
 function leadershipOf<C extends BackendCapabilities>(
   key: string,
   signal: AbortSignal,
@@ -163,14 +163,14 @@ function leadershipOf<C extends BackendCapabilities>(
   return Object.assign(new Refusals(), leadership) as unknown as Leadership<C>;
 }
 
-/** Whether the function has failed with this because it was told to end. */
+/** Whether the function has thrown this because its signal was aborted. */
 function isAnswerTo(signal: AbortSignal, error: unknown): boolean {
   const reasons = [error, memberOf(error, "cause")];
   const isAbort = memberOf(error, "name") === "AbortError";
   return signal.aborted && (reasons.includes(signal.reason) || isAbort);
 }
 
-/** Waits so long, unless it is over before. */
+/** Waits for `ms` milliseconds, or until `ends` says that `lead()` is over. */
 async function pause(clock: Clock, ms: number, ends: Cancellation | undefined): Promise<void> {
   let timer: Timer | undefined;
   const due = new Promise<void>((resolve) => {

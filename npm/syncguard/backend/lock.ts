@@ -112,7 +112,7 @@ export async function runLocked<T, C extends BackendCapabilities>(
   return await runUnder(backend, { lease, handle }, { target, signal, throwIfLost }, fn);
 }
 
-/** Of whoever runs a function under a lock. */
+/** What the caller of a function under a lock has asked for. */
 type Caller = {
   readonly target: LockTarget;
   readonly signal: AbortSignal | undefined;
@@ -132,8 +132,8 @@ export async function runUnder<T, C extends BackendCapabilities>(
       const lockHandle = createLockHandle(backend, handle, target.key, lease, signal);
       return await runInside(origin, exclusiveKeys(target), lease, () => fn(lockHandle));
     } finally {
-      // Without the signal: if it has aborted the work, the lock must still be released. The handle is there until now, so that
-      // the lock does not count as forgotten while the work runs.
+      // The signal does not count here: if it has aborted the work, the lock must still be released. The handle must live until now,
+      // so that the lock does not count as forgotten while the work runs.
       await disposeHeld(lease, accessTo(backend), disposalOf(handle));
     }
   };
@@ -162,7 +162,7 @@ export function createLockHandle<C extends BackendCapabilities>(
   }) as LockHandle<C>;
 }
 
-/** What the handles of callbacks have in common. */
+/** Makes the members that the handles of all callbacks have. */
 export function lockHandleMembers<C extends BackendCapabilities>(
   backend: Extending & Releasing,
   granted: AcquireOk<C>,

@@ -1,4 +1,4 @@
-/** Looks at locks, and frees one whoever holds it. */
+/** Looks at locks, and frees a lock whoever holds it. */
 
 import { addContext } from "../native/errors.js";
 import { settle } from "../native/outcome.js";

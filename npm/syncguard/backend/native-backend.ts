@@ -1,4 +1,4 @@
-/** Backends on stores that the addon has opened. */
+/** Makes backends on stores that the addon has opened. */
 
 import type { Store } from "../native/store.js";
 import { createBackendOn, type StoreMembersOf } from "./backend.js";

@@ -1,4 +1,4 @@
-/** The operations of a backend, told of to those who hear of them. */
+/** Tells observers of a backend's operations. */
 
 import type { Clock } from "../values/clock.js";
 import type { Done } from "../values/due.js";
@@ -8,9 +8,9 @@ import type { Operations } from "../holding/internals.js";
 import type { BackendCapabilities } from "../values/types.js";
 
 /**
- * The operations, told of to those who hear of them.
+ * Wraps the operations of a backend, so that observers hear of each.
  *
- * @param waits - whether `acquire` waits itself: whoever asks it to tells of that in the end
+ * @param waits - whether `acquire` waits by itself. Whoever asks it to wait tells of the wait in the end
  */
 export function observe<C extends BackendCapabilities>(
   operations: Operations<C>,
@@ -19,7 +19,7 @@ export function observe<C extends BackendCapabilities>(
   waits: boolean,
 ): Operations<C> {
   const observing = observer(stream, clock);
-  // Apart from what chooses them: V8 would allocate what their closures refer to also where nobody hears.
+  // These closures are not inside the functions that choose them: V8 would allocate what they refer to even when nobody hears.
   const acquire: Operations<C>["acquire"] = (opts, asked) =>
     observing("acquire", opts, () => operations.acquire(opts, asked), acquired, asked);
   const release: Operations<C>["release"] = (opts) =>

@@ -1,4 +1,4 @@
-/** Something that is to be done once for each period. */
+/** Runs a function once for each period. */
 
 import { LockError } from "../native/errors.js";
 import { namesOf, optionNames, refuseUnknown } from "../options/names.js";
@@ -78,7 +78,7 @@ export async function runOnce<T, C extends BackendCapabilities>(
       }
       return value;
     } finally {
-      // It stays open: whoever comes next does it.
+      // The period stays open, so that whoever comes next does the work.
       if (!isFinishing) await disposeHeld(lease, access, disposalOf(handle));
     }
   };
@@ -88,7 +88,7 @@ export async function runOnce<T, C extends BackendCapabilities>(
 }
 
 /**
- * Gives a lock back whose period begins more than a day after its grant, by the store's clock: nothing was done under it.
+ * Gives a lock back if its period begins more than a day after its grant by the store's clock. Nothing was done under it yet.
  *
  * @throws LockError `InvalidArgument`
  */
@@ -105,7 +105,7 @@ export async function refuseFarAhead(
   );
 }
 
-/** Why it does not run here and now. */
+/** The result where the function does not run, with the reason. */
 function refused(attempt: object): Extract<OnceResult<never>, { ran: false }> {
   const { done } = attempt as { done?: Done };
   if (done === undefined) return { ran: false, reason: "running" };

@@ -1,4 +1,4 @@
-/** The leases that lock ids name: of whatever was granted together, a part is what is named of it. */
+/** Finds the leases of lock ids. The ids may name all locks of a lease, or only a part of them. */
 
 import { constants } from "../native/constants.js";
 import { addContext } from "../native/errors.js";
@@ -11,15 +11,15 @@ import type { LockOp, LocksOp } from "../values/types.js";
 import { validateLockId } from "../values/values.js";
 import type { Waiters } from "../waiting/waiters.js";
 
-/** Those locks of a lease that are named. */
+/** The locks of one lease that are named. */
 export type Part = {
   readonly lease: Lease;
   readonly lockIds: string[];
-  /** Whether this backend has granted it. */
+  /** Whether this backend has granted the lease. */
   readonly isOwn: boolean;
 };
 
-/** What was granted together of which these are some. */
+/** Sorts lock ids by their leases. Ids of which nothing is known are left out. */
 export function partsOf(lockIds: readonly string[], grants: Grants): Part[] {
   const parts: Part[] = [];
   for (const lockId of lockIds) {
@@ -33,7 +33,7 @@ export function partsOf(lockIds: readonly string[], grants: Grants): Part[] {
   return parts;
 }
 
-/** For how long the locks can last, if that is known of all. */
+/** How long the locks can last, if that is known for all of them. */
 export function lastsOf(parts: readonly Part[], lockIds: readonly string[]): number | undefined {
   let [known, lastsMs] = [0, 0];
   for (const part of parts) {
@@ -44,7 +44,7 @@ export function lastsOf(parts: readonly Part[], lockIds: readonly string[]): num
   return known === lockIds.length ? Math.ceil(lastsMs) : undefined;
 }
 
-/** The keys, as they were granted, for which others of this process wait. */
+/** Those keys of the parts for which others of this process wait, as the store names them. */
 export function waitedFor(parts: readonly Part[], waiters: Waiters): string[] | undefined {
   if (waiters.areNone) return undefined;
   return parts.flatMap(({ lease, lockIds, isOwn }) => {
@@ -57,13 +57,13 @@ export function waitedFor(parts: readonly Part[], waiters: Waiters): string[] | 
   });
 }
 
-/** The locks of a part are about to be released; gives whether nothing of their lease is left. */
+/** Notes that the locks of a part are about to be released. Gives whether they are all that is left of their lease. */
 export function leave({ lease, lockIds, isOwn }: Part, grants: Grants): boolean {
   if (isOwn) for (const lockId of lockIds) grants.remove(lockId);
   return lease.leave(lockIds, isOwn);
 }
 
-/** What a release has found of a part. */
+/** Notes in a lease what a release has found of its part. */
 export function noteReleased(
   { lease, lockIds, isOwn }: Part,
   gone: readonly string[],
@@ -76,12 +76,12 @@ export function noteReleased(
   }
   if (!isOwn) return;
   if (isWhole) lease.gone(goneId);
-  // Whoever works under all of them had one no more.
+  // The lease goes on with the others, but whoever works under it believed that it had this one, too.
   else lease.lose("the lock was lost: it was gone when it was released", undefined, goneId);
 }
 
 /**
- * The lock ids.
+ * Reads and checks lock ids.
  *
  * @throws LockError `InvalidArgument`
  */
@@ -105,7 +105,7 @@ export function readIds(ids: Partial<LockOp & LocksOp>): readonly string[] {
   return [...(lockIds as readonly string[])];
 }
 
-/** Adds the lock ids that were given to an error, and their keys, as far as they are known. */
+/** Adds to an error the lock ids that were given, and their keys as far as they are known. */
 export function addIds(
   error: unknown,
   { lockId, lockIds }: Partial<LockOp & LocksOp>,

@@ -13,7 +13,7 @@ import type { LockBackend, ReleaseAllOptions, ReleaseAllResult } from "../values
 
 const OPTIONS = optionNames("releaseAll()", ["timeoutMs"]);
 const TIMEOUT_MS = 5_000;
-/** So many releases are on their way at once. */
+/** How many releases are under way at once. */
 const AT_ONCE = 256;
 
 /** Creates the `releaseAll` method of the backend that `self` returns. */
@@ -29,7 +29,7 @@ export function createReleaseAll(
     if (typeof timeoutMs !== "number" || !(timeoutMs > 0)) {
       throw invalid("timeoutMs must be a positive number");
     }
-    // Two signals may come at once.
+    // Two signals of the system may come at once. The second call joins the first.
     running ??= releaseAll(self(), timeoutMs).finally(() => {
       running = undefined;
     });
@@ -48,11 +48,13 @@ async function releaseAll(
   grants.refuse();
 
   const controller = new AbortController();
-  /** The locks whose release was started and not answered, and those whose release has failed. */
+  /** The locks whose release was started and is not answered yet. */
   const unanswered = new Set<Lease>();
+  /** The errors of failed releases, by lock id. */
   const failed = new Map<string, LockError>();
-  /** The locks that others were releasing already, and those that were not there: perhaps because of that. */
+  /** The locks that others were releasing already. */
   const elsewhere = new Set<Lease>();
+  /** The locks that were not there, perhaps because others have released them. */
   const notThere = new Set<Lease>();
   let timer: Timer | undefined;
   const timeout = new Promise<void>((resolve) => {
@@ -101,7 +103,7 @@ async function releaseAll(
   return result;
 }
 
-/** Releases every lock, also those that are granted meanwhile; `false` if `signal` was aborted before the end. */
+/** Releases every lock, even those that are granted meanwhile. `false` if `signal` was aborted before the end. */
 async function releaseEach(
   grants: Grants,
   release: (lease: Lease) => Promise<void>,
@@ -110,7 +112,7 @@ async function releaseEach(
 ): Promise<boolean> {
   for (;;) {
     const locks = grants.held().filter((lease) => !hasFailed(lease));
-    // All of them first: whoever works under a lock hears of it before anybody else can get the lock.
+    // All are given up first, so that whoever works under a lock hears of it before anybody else can get the lock.
     for (const lease of locks) lease.giveUp("the lock was released by releaseAll()");
     const next = async (): Promise<void> => {
       for (let lease = locks.pop(); lease !== undefined; lease = locks.pop()) {
@@ -121,7 +123,7 @@ async function releaseEach(
     const hadLocks = locks.length > 0;
     await Promise.all(Array.from({ length: Math.min(AT_ONCE, locks.length) }, next));
     if (signal.aborted) return false;
-    // What was on its way may have been granted, and releases that others have started may have failed.
+    // Meanwhile, acquisitions that were under way may have been granted, and releases that others have started may have failed.
     await grants.idle();
     if (!hadLocks) return true;
   }

@@ -26,7 +26,7 @@ export async function release(on: BackendContext, opts: LockOp | LocksOp): Promi
     grants.checkNotClosed();
     grants.start();
     parts = partsOf(lockIds, grants);
-    /** Those of which nothing is left. */
+    /** The parts that are all that was left of their lease. */
     const whole = parts.filter((part) => leave(part, grants));
     try {
       const keys = waitedFor(parts, waiters);
@@ -46,7 +46,7 @@ export async function release(on: BackendContext, opts: LockOp | LocksOp): Promi
   }
 }
 
-/** The store may have carried out a release that has failed. */
+/** Notes a release that has failed, which the store may have carried out all the same. */
 function noteFailed({ grants }: BackendContext, whole: readonly Part[]): void {
   for (const { lease, lockIds, isOwn } of whole) {
     if (!isOwn) continue;

@@ -106,7 +106,7 @@ export function observeBackend<C extends BackendCapabilities>(
   const internals = internalsOf(backend);
   const { clock = systemClock, origin = backend, grants, clockSkew } = internals ?? {};
   const isUsers = internals === undefined;
-  /** A user's backend knows nothing of several locks, and would do something else than what is asked. */
+  /** Refuses several locks on a user's own backend, which knows nothing of them and would do something else than what is asked. */
   const refusalOf = (several: unknown): Promise<never> | undefined =>
     isUsers && (several ?? undefined) !== undefined
       ? Promise.reject(invalid(ONE_AT_A_TIME))
@@ -188,7 +188,7 @@ function acquireOfOurs<C extends BackendCapabilities>({
 }: Wrapped<C>): Operations<C>["acquire"] {
   return async (opts, asked) => {
     const { key } = opts ?? {};
-    // Whoever is the backend of this wrapper grants the lock on these terms, if it can be told.
+    // If the backend inside can be told, it grants the lock on these terms.
     const terms = termsWith(stream, asked?.terms);
     const isDelivered = acquireOf(backend) !== undefined;
     const result = await operating.acquire(opts, { ...asked, terms });
@@ -199,8 +199,8 @@ function acquireOfOurs<C extends BackendCapabilities>({
 }
 
 /**
- * `acquire` of a user's backend, which does not know `autoExtend`: its locks are extended from here. Those are no operations of
- * users, and are counted instead of reported.
+ * `acquire` of a user's own backend. That does not know `autoExtend`, so its locks are extended from here. Such extensions are no
+ * operations of users, so they are counted and not reported.
  */
 function acquireOfUsers<C extends BackendCapabilities>({
   backend,
@@ -227,12 +227,12 @@ function acquireOfUsers<C extends BackendCapabilities>({
   };
 }
 
-/** Callers may pass anything. */
+/** The lock ids of an argument, which may be anything. */
 function lockIdsOf(opts: LockOp | LocksOp | null): unknown {
   return (opts as Partial<LocksOp> | null)?.lockIds;
 }
 
-/** What a backend that does not extend locks itself is given. */
+/** The arguments without `autoExtend`, for a backend that does not know it. */
 function withoutAutoExtend(opts: AcquireArguments): AcquireArguments {
   if (opts?.autoExtend === undefined) return opts;
   const rest = { ...opts };
@@ -244,17 +244,17 @@ function createEmitter(options: TelemetryOptions): Stream {
   checkObject(options, "options");
   warnOfUnknown(options, OPTIONS);
   const { onEvent, includeRaw = false } = options;
-  // Without a listener, nothing is computed.
+  // If nobody listens, no events are made.
   const isHeard = (onEvent as unknown) !== undefined;
   if (isHeard) checkFunction(onEvent, "onEvent");
 
   return {
     hears: () => isHeard,
     tell(seen) {
-      // An attempt has told of the end of a wait, unless there was none.
+      // If there was an attempt, that has told of the end of the wait already.
       if (!isHeard || (seen.type === "wait" && seen.attempts !== 0)) return;
-      // Deferred, so that a slow listener does not delay the operation. By a promise and not `queueMicrotask`, which users' tests
-      // may have replaced by a fake one, before this module was loaded.
+      // The call is deferred, so that a slow listener does not delay the operation. A promise does that, because users' tests may have
+      // replaced `queueMicrotask` by a fake one before this module was loaded.
       void Promise.resolve().then(() => {
         callQuietly(() => onEvent(createEvent(seen, includeRaw)));
       });
@@ -272,10 +272,10 @@ function createEvent(seen: Observation, includeRaw: TelemetryOptions["includeRaw
   const event: LockEvent = { type, result };
   if (reason !== undefined) event.reason = reason;
   Object.assign(event, more);
-  // Callers may pass anything as an identifier. What is not a string was refused, and has no hash.
+  // Callers may pass anything as an identifier. An identifier that is no string was refused, and has no hash.
   if (typeof key === "string") event.keyHash = hashKey(key);
   if (keys !== undefined) Object.assign(event, hashesOf(keys));
-  // An acquisition is identified by its key. The lock id that it was given is only in events with raw identifiers.
+  // An acquisition is known by its key. The lock id that it was given is only in events with raw identifiers.
   if (typeof lockId === "string" && type !== "acquire") event.lockIdHash = hashKey(lockId);
   if (!allowsRaw(includeRaw, event)) return event;
   if (typeof key === "string") event.key = key;

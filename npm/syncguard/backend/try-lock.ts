@@ -1,4 +1,4 @@
-/** Runs a function under a lock if that is free at this moment, and does not wait for it otherwise. */
+/** Runs a function under a lock if the lock is free at this moment. Otherwise it does not wait. */
 
 import { namesOf, optionNames, refuseUnknown } from "../options/names.js";
 import { checkFunction, checkObject, copyGiven, invalid } from "../options/validation.js";
@@ -32,7 +32,7 @@ const OPTIONS = optionNames("tryLock()", [
   ...BESIDE_KEY,
 ]);
 
-/** As this function reads them. */
+/** The options as `runTryLock` reads them: `slots` may be any number. */
 type Options = Omit<TryLockOptions, "slots"> & BesideKey;
 
 /** Asks once for the lock, runs `fn` while it is held, and frees it whatever `fn` did. */
@@ -63,7 +63,7 @@ export async function runTryLock<T, C extends BackendCapabilities>(
 
 type Busy = Extract<TryLockResult<never>, { ran: false }>;
 
-/** What the store has said of whoever holds it. */
+/** The result if somebody holds the lock, with what the store has said of that lock. */
 function busyOf(refused: { [Name in keyof Busy]?: Busy[Name] | undefined }): Busy {
   const busy: Busy = { ran: false, reason: "locked" };
   return copyGiven(busy, refused, "key", "retryAfterMs", "owner");
