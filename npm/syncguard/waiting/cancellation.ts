@@ -31,7 +31,7 @@ export function watchSignals(
   const single = user ?? acquisition;
   if (single === undefined) return undefined;
   const sources = [user, acquisition].filter((signal) => signal !== undefined);
-  // Ends the current wait. There is only one at a time.
+  // Ends the wait of `race`. Only one runs at a time.
   let wake: (() => void) | undefined;
   const both = user !== undefined && acquisition !== undefined && user !== acquisition;
   const joined = both ? new AbortController() : undefined;

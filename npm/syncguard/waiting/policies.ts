@@ -1,12 +1,12 @@
-/** How one waits where nothing else is asked for. */
+/** How each function waits where its caller asks for nothing else. */
 
 import { constants } from "../native/constants.js";
 import { Policy } from "../native/wait.js";
 
-/** In `lock()` and what `createLock()` gives: as in 2.x, also where it gives up early. */
+/** How `lock()` waits, with that of `createLock()`. It waits as in 2.x, which gives up after a few retries. */
 export const CALLBACK_WAITING = Policy.of({ ...constants.retry, maxRetryDelayMs: Infinity });
 
-/** In `backend.lock()`: until the time is over, however many attempts that takes. */
+/** How `backend.lock()` waits: until the time is over, however many attempts that takes. */
 export const METHOD_WAITING = Policy.of({
   ...constants.retry,
   maxRetries: Infinity,
@@ -14,8 +14,8 @@ export const METHOD_WAITING = Policy.of({
 });
 
 /**
- * One campaign of `lead()`: as `backend.lock()` waits. It is not for ever, so that a store that cannot be reached is reported after that
- * time.
+ * How a campaign of `lead()` waits. It does so as `backend.lock()`, and ends after a while, so that a store that cannot be reached is
+ * reported.
  */
 export const CAMPAIGNING = Policy.of({
   ...constants.retry,
@@ -24,7 +24,7 @@ export const CAMPAIGNING = Policy.of({
   timeoutMs: 2 * constants.maxRetryDelayMs,
 });
 
-/** One campaign after another that has only found that somebody else leads: the store is there, and need not be asked often. */
+/** How a campaign waits after one that has found that somebody else leads. Then the store can be reached, and need not be asked often. */
 export const FOLLOWING = Policy.of({
   ...constants.retry,
   maxRetries: Infinity,

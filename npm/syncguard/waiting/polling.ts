@@ -1,6 +1,6 @@
 /**
- * The loop that waits for a lock on backends that do not wait themselves: those of users, and that of `syncguard/testing`.
- * Whoever waits asks by itself; there is no queue.
+ * Waits for a lock on backends that do not wait themselves, which are users' own and that of `syncguard/testing`. Each waiter asks by
+ * itself; there is no queue.
  */
 
 import { LockError } from "../native/errors.js";
@@ -11,12 +11,12 @@ import { type Cancellation, CANCELLED } from "./cancellation.js";
 import type { Clock, Timer } from "../values/clock.js";
 import { createRetryState, type RetryState } from "../values/retry.js";
 
-/** An attempt has found the lock held. */
+/** The result of an attempt that has found the lock held. */
 export type Locked = {
   readonly ok: false;
-  /** When it ends by itself, if that is known. */
+  /** In how many milliseconds the lock ends by itself, if that is known. */
   readonly freeInMs?: number | undefined;
-  /** What the store has said of it. */
+  /** What the store has said of the lock. */
   readonly busy?: Busy | undefined;
 };
 
@@ -27,7 +27,7 @@ export type Watch = {
   close(): void;
 };
 
-/** Who asks, and how. */
+/** One wait: who asks, and how. */
 export type Polling<T> = {
   readonly key: string;
   readonly clock: Clock;
@@ -35,9 +35,9 @@ export type Polling<T> = {
   readonly cancellation: Cancellation | undefined;
   /** Asks once, for at most so many milliseconds. */
   readonly ask: (limitMs: number) => Promise<T | Locked>;
-  /** Calls back when the lock may have been freed, where somebody can tell. */
+  /** Calls back when the lock may have been freed, if the backend can tell. */
   readonly watch?: (onFreed: () => void) => Watch;
-  /** Somebody holds the lock, and it is waited for. */
+  /** Called when somebody holds the lock, so that the wait goes on. */
   readonly onLocked?: () => void;
 };
 
@@ -91,7 +91,7 @@ export async function askUntilHeld<T extends { readonly ok: true }>(
   }
 }
 
-/** What `decide` gives. An error that the lock is held says by whom, and for how long. */
+/** Gives the result of `decide`. If it throws because the lock is held, the error says by whom and for how long. */
 function saying(busy: Busy | undefined, decide: () => number): number {
   try {
     return decide();
@@ -112,7 +112,7 @@ function decide(
 ): number {
   const decision = retry.after(failed?.code ?? null, elapsedMs, Math.random(), isHinted);
   if (typeof decision === "number") return decision;
-  // It is given up because the store failed.
+  // From here on, the wait is given up because the store failed.
   if (last === undefined) throw new LockError("Internal", "no attempt has failed");
   if (decision === "") throw last;
   const { code, message, context, cause } = last;
@@ -130,7 +130,7 @@ class Backoff {
 
   constructor(private readonly polling: Polling<unknown>) {}
 
-  /** Waits until the next retry; shorter if the lock ends by itself before, or may have been freed. */
+  /** Waits until the next retry, or until the lock ends by itself or may have been freed. */
   async pause(delayMs: number, freeInMs: number | undefined): Promise<PauseEnd> {
     const { clock, cancellation, wait, watch } = this.polling;
     let timer: Timer | undefined;

@@ -1,4 +1,4 @@
-/** How many wait for each lock of a backend, or are about to, and since when. */
+/** Counts who waits for each lock of a backend, or is about to. */
 
 import { ShortLivedMap } from "../native/short-lived-map.js";
 import type { LockTarget } from "../values/claims.js";
@@ -6,7 +6,7 @@ import type { LockTarget } from "../values/claims.js";
 /** Those who wait for one key. */
 export type Queue = {
   count: number;
-  /** Since when there has always been somebody, of the clock's `elapsed()`. */
+  /** Since when somebody has been waiting without a break, by the clock's `elapsed()`. */
   readonly sinceMs: number;
 };
 
@@ -21,7 +21,7 @@ export class Waiters {
     return this.counts.has(key);
   }
 
-  /** By key. */
+  /** The queues by key. */
   queues(): [string, Queue][] {
     return [...this.counts.entries()];
   }

@@ -1,7 +1,7 @@
 /**
  * Waits for a lock, on any backend: the core waits for those of this package, and a loop in JavaScript for all others.
  *
- * This room knows how one waits: attempts, pauses, cancellation, wake-ups, and the loop for backends that cannot wait themselves.
+ * This room knows how to wait: attempts, pauses, cancellation, wake-ups, and the loop for backends that cannot wait themselves.
  * It must not know how a backend asks its store, or which store that is.
  */
 
@@ -52,9 +52,9 @@ export type AcquisitionRequest = {
   /** How the lock is to be held. Its `onReleaseError` also hears of the release of a lock that was granted too late. */
   holding: Holding & Pick<WantedTerms, "leads">;
   acquisition: AcquisitionOptions | null | undefined;
-  /** What `acquisition` does not say. */
+  /** Counts where `acquisition` says nothing. */
   defaults: Policy;
-  /** What becomes of members of `acquisition` that are no options. */
+  /** Called for members of `acquisition` that are no options. */
   onUnknown: (options: object, names: OptionNames) => void;
 };
 
@@ -89,7 +89,7 @@ export async function acquireUntilHeld<C extends BackendCapabilities>(
       if (policy.waits) warnIfInside();
       result = (await acquire(args, { wait, target, terms: holding })) as AcquireOk<C>;
       if (cancellation?.isAborted() === true) {
-        // It was granted before, and wrappers have passed it on meanwhile.
+        // The lock was granted before the abort, and wrappers took a moment to pass it on.
         giveBack(backend, result, key, holding);
         throw cancellation.error();
       }
@@ -129,13 +129,13 @@ function readAcquisitionSignal({
   return readSignal(acquisition.signal, "acquisition.signal");
 }
 
-/** The key for a backend of users' own: it may not normalise keys itself, and two spellings of a key are one lock. */
+/** The key for a user's own backend. It is normalised, because two spellings of a key are one lock and the backend may not know that. */
 function keyForUsers({ key, claims }: LockTarget): string {
   if (claims !== undefined) throw invalid(ONE_AT_A_TIME);
   return normalizeAndValidateKey(key);
 }
 
-/** What `acquire()` is given. */
+/** The argument of `acquire()`. */
 function argumentsFor(
   { ttlMs, labels, autoExtend }: Holding,
   key: string,
@@ -152,7 +152,7 @@ function argumentsFor(
   return args;
 }
 
-/** The lock that a backend has granted which could not be told how it is to be held. */
+/** Takes over a lock whose backend could not be told how it is to be held. */
 function adopt<C extends BackendCapabilities>(
   backend: LockBackendLike<C>,
   result: AcquireOk<C>,
@@ -174,11 +174,11 @@ function adopt<C extends BackendCapabilities>(
   return adopted;
 }
 
-/** What a backend of users' own is told that was asked for more than a key. */
+/** The error where a user's own backend is asked for more than a key. */
 export const ONE_AT_A_TIME =
   "this backend takes one key at a time: several keys, and slots, need a backend of this package";
 
-/** Frees what was granted to somebody who has cancelled. */
+/** Frees a lock that was granted to somebody who has cancelled. */
 function giveBack<C extends BackendCapabilities>(
   backend: LockBackendLike<C>,
   result: AcquireOk<C>,
@@ -192,7 +192,7 @@ function giveBack<C extends BackendCapabilities>(
   releaseInBackground(backend, lease?.ids ?? { lockId }, lock, terms?.onReleaseError);
 }
 
-/** What to fail with: after an abort, that; and of one that has waited in vain for itself, that it did so. */
+/** The error of a wait. After an abort it says so, and it names the reason if the caller has waited for itself. */
 function explain(
   error: unknown,
   isInsideItself: () => boolean,
@@ -207,12 +207,12 @@ function explain(
   return addContext(error, key);
 }
 
-/** How a wait has ended that was not in vain. Of several locks, no single lock id says which they are. */
+/** What observers are told of a wait that got its lock. Several locks have no single lock id, so none is told. */
 function outcomeOf({ isSet, lockId }: Lease): Pick<Observation, "result" | "lockId"> {
   return isSet ? { result: "ok" } : { result: "ok", lockId };
 }
 
-/** Tells how a wait has ended. Where the core has waited, nobody has told of the attempts, so that this stands for them. */
+/** Tells observers how a wait has ended. If the core has waited, nobody has told of its attempts, so this also tells of an acquisition. */
 function tell(
   internals: Internals | undefined,
   target: LockTarget,
@@ -274,7 +274,7 @@ async function attempt<C extends BackendCapabilities>(
   return result.ok ? result : { ok: false, busy: busyOf(result) };
 }
 
-/** What a backend has said of the lock that stood in the way. Anyone may have written it. */
+/** What a backend has said of the lock that stood in the way. A user may have written the backend, so members may be anything. */
 function busyOf(result: object): Busy | undefined {
   const { retryAfterMs, owner } = result as Record<string, unknown>;
   const busy: Busy = {};
@@ -283,7 +283,7 @@ function busyOf(result: object): Busy | undefined {
   return Object.keys(busy).length === 0 ? undefined : busy;
 }
 
-/** How to wait, with what is not given from `defaults`. */
+/** How to wait. Options that are not given come from `defaults`. */
 function policyOf({ acquisition, defaults }: AcquisitionRequest, key: string): Policy {
   if (acquisition === undefined || acquisition === null) return defaults;
   try {
@@ -301,7 +301,7 @@ function policyOf({ acquisition, defaults }: AcquisitionRequest, key: string): P
   }
 }
 
-/** The result if it is well-formed, else an error: anyone may have written the backend. */
+/** Checks that a result is well-formed, because a user may have written the backend. */
 function checkResult<C extends BackendCapabilities>(
   backend: LockBackendLike<C>,
   result: AcquireResult<C>,
