@@ -1,6 +1,6 @@
 /**
- * Checks the arguments that all backends share. This happens before anything starts, so wrong arguments are refused in the
- * same turn of the event loop.
+ * Checks the arguments that all backends share. These checks come before anything starts, so wrong arguments are refused in the same
+ * turn of the event loop.
  */
 
 import { hostname } from "node:os";
@@ -16,12 +16,12 @@ const { maxTtlMs, maxLabelBytes } = constants;
 /** The names of the labels that are stored with a lock. */
 const LABELS: readonly (keyof LockLabels)[] = constants.labelNames;
 
-/** The same among the options of a function. */
+/** The labels as members of a list of options. */
 export const LABEL_OPTIONS = Object.fromEntries(LABELS.map((name) => [name, true])) as Readonly<
   Record<keyof LockLabels, true>
 >;
 
-/** A key of so many code units is short enough in any case: NFC makes at most nine bytes of UTF-8 of each. */
+/** A key of so few code units is short enough in any case, because NFC makes at most nine bytes of UTF-8 of each. */
 const SURELY_SHORT = Math.floor(MAX_KEY_LENGTH_BYTES / 9);
 
 /**
@@ -32,13 +32,13 @@ const SURELY_SHORT = Math.floor(MAX_KEY_LENGTH_BYTES / 9);
 export function checkKey(key: unknown): asserts key is string {
   if (typeof key === "string" && key !== "" && key.isWellFormed()) {
     if (key.length <= SURELY_SHORT) return;
-    // With as many bytes as code units it is ASCII, which NFC does not change.
+    // A key with as many bytes as code units is ASCII, which NFC does not change.
     if (key.length <= MAX_KEY_LENGTH_BYTES && Buffer.byteLength(key) === key.length) return;
   }
   normalizeAndValidateKey(key as string);
 }
 
-/** A TTL that is so near to the number of milliseconds since 1970 is a time. */
+/** A TTL within a year of the present time in milliseconds was meant as a time. */
 const YEAR_MS = 31_557_600_000;
 
 /** @throws LockError `InvalidArgument` */
@@ -52,11 +52,11 @@ export function checkTtl(ttlMs: unknown): asserts ttlMs is number {
   }
 }
 
-/** A shorter TTL may be one in seconds. */
+/** A shorter TTL was perhaps meant in seconds. */
 const SURELY_MILLISECONDS = 1_000;
 let hasWarned = false;
 
-/** {@link checkTtl} for a lock that is to be taken. Warns once, but not in production or tests, of what may be seconds. */
+/** As {@link checkTtl}, for a lock that is to be taken. Warns once of a TTL that may be in seconds, but not in production or tests. */
 export function checkTtlOfLock(ttlMs: unknown): asserts ttlMs is number {
   checkTtl(ttlMs);
   if (ttlMs >= SURELY_MILLISECONDS || hasWarned) return;
@@ -92,7 +92,7 @@ export function ownerOfProcess(): string {
   try {
     host = hostname();
   } catch {
-    // Deno may refuse it.
+    // Deno may refuse to tell.
   }
   return `${host.slice(0, 80)}:${process.pid}`;
 }
@@ -110,7 +110,7 @@ export function readMinHold(minHoldMs: number | null | undefined, ttlMs: number)
   if (!Number.isInteger(minHoldMs) || minHoldMs < 1) {
     throw invalid("minHoldMs must be a positive integer");
   }
-  // Whoever dies before its release has held it for its TTL.
+  // A holder that dies before its release holds the lock only for the TTL.
   if (minHoldMs > ttlMs) throw invalid("minHoldMs must not be longer than ttlMs");
   return minHoldMs;
 }

@@ -1,4 +1,4 @@
-/** The option `autoExtend`. */
+/** Reads the option `autoExtend`. */
 
 import { checkObject, invalid } from "../options/validation.js";
 import { optionNames, refuseUnknown } from "../options/names.js";
@@ -7,7 +7,7 @@ import type { AutoExtend, AutoExtendOptions } from "./types.js";
 /** How a lock is extended, in milliseconds; `Infinity` where there is no limit. */
 export type HeartbeatOptions = Readonly<Required<Record<keyof AutoExtendOptions, number>>>;
 
-/** How long JavaScript may hang, by default. */
+/** The default of `maxStallMs`. */
 const MAX_STALL_MS = 30_000;
 
 const OPTIONS = optionNames("autoExtend", ["everyMs", "maxMs", "maxStallMs"]);

@@ -1,4 +1,4 @@
-/** What is asked for: one key, several at once, or slots. */
+/** Reads what is asked for: one key, several at once, or slots. */
 
 import type { ClaimSettings } from "../native/exports.js";
 import { constants } from "../native/constants.js";
@@ -13,15 +13,15 @@ const CLAIM_OPTIONS = optionNames("a claim", ["key", "slots", "take"]);
 
 /** What an acquisition is to lock. */
 export type LockTarget = {
-  /** The key; of several, the first. */
+  /** The key. For several, the first. */
   readonly key: string;
-  /** Absent for one key itself, which whoever takes it checks. */
+  /** The claims, checked. Absent for a single key without slots, which `acquire()` checks. */
   readonly claims?: ClaimSettings[];
-  /** Whether it gives several locks, and not one slot. */
+  /** Whether several locks are asked for, and not one lock or one slot. */
   readonly isSet?: boolean;
 };
 
-/** What can be asked for. */
+/** All forms in which users can ask for locks. */
 export type Wanted = string | Claim | readonly (string | Claim)[];
 
 /** What may stand beside a key among the options, in the place of a claim. */
@@ -84,7 +84,7 @@ function readWanted(wanted: Wanted): LockTarget {
   return { key: claims[0]?.key ?? "", claims, isSet: true };
 }
 
-/** Whether it is meant as a key, which is checked as such. Bytes are none, and not a claim with members by number either. */
+/** Whether a value is to be checked as a key. Bytes are, so that the error says so: they would also pass as a claim, whose members are numbers. */
 function isName(wanted: unknown): wanted is string {
   return typeof wanted !== "object" || wanted === null || ArrayBuffer.isView(wanted);
 }
@@ -116,7 +116,7 @@ function checkCount(count: unknown, name: string, max: number): asserts count is
   }
 }
 
-/** Adds what was asked for to an error: the key that stood in the way, or else the first, and of several all of them. */
+/** Adds the keys to an error: the one that stood in the way, or else the first, and all of them if there are several. */
 export function addTarget(error: unknown, target: LockTarget): unknown {
   const { key, claims, isSet } = target;
   const keys = isSet === true ? claims?.map((claim) => claim.key) : undefined;
@@ -126,12 +126,12 @@ export function addTarget(error: unknown, target: LockTarget): unknown {
   return addContext(error, key, undefined, keys && { keys });
 }
 
-/** A key as its claim has given it, and not in NFC. */
+/** A key as the user gave it, for one in NFC. */
 export function givenKey({ claims }: LockTarget, key: string | undefined): string | undefined {
   return claims?.find((claim) => claim.key.normalize() === key)?.key ?? key;
 }
 
-/** The keys that one who holds what is asked for keeps from everybody: not those of slots. */
+/** The keys that nobody else can lock meanwhile. Those of slots are not among them. */
 export function exclusiveKeys({ key, claims }: LockTarget): readonly string[] {
   return claims?.flatMap((claim) => (claim.slots === undefined ? [claim.key] : [])) ?? [key];
 }

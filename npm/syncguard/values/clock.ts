@@ -35,7 +35,7 @@ export const systemClock: Clock = {
   clearTimeout: (timer) => clearTimeout(timer as NodeJS.Timeout | undefined),
 };
 
-/** When a lock ends, of `clock.elapsed()`, that ends at `expiresAtMs` of its backend's clock. */
+/** When a lock ends by `clock.elapsed()`, if it ends at `expiresAtMs` by its backend's clock. */
 export function endOf(expiresAtMs: number, clock: Clock): number {
   return clock.elapsed() + expiresAtMs - clock.now();
 }

@@ -1,4 +1,4 @@
-/** Which period, or which version, something is to be done for, once. The core has the same rules. */
+/** Reads `due`: the period, or the version, for which something is to be done once. The core has the same rules. */
 
 import { types } from "node:util";
 import { constants } from "../native/constants.js";
@@ -7,11 +7,11 @@ import { periodOf } from "./period.js";
 
 const { maxDueLength, maxDueDigits } = constants;
 
-/** The answer to whoever asks for a period that is done. */
+/** The mark because of which a period is refused. */
 export type Done = {
   readonly due: string;
   readonly doneAtMs: number;
-  /** Whether a later one is. */
+  /** Whether it is of a later period than the one that was asked for. */
   readonly isLater: boolean;
 };
 
@@ -20,12 +20,12 @@ const PRINTABLE = /^[ -~]+$/;
 const DIGITS = /^\d+$/;
 
 /**
- * What was given as `due`, as text: of a moment its milliseconds, and of a time with an offset the same in UTC.
+ * Turns `due` into a text. A Date becomes its milliseconds, and a time with an offset is written in UTC.
  *
  * @throws LockError `InvalidArgument`
  */
 export function readDue(due: unknown): string {
-  // Also one of another realm, such as that of Jest's tests.
+  // `instanceof` does not know a Date of another realm, such as that of Jest's tests.
   if (types.isDate(due)) return numbered(due.getTime());
   if (typeof due === "number") return numbered(due);
   if (typeof due !== "string") throw invalid("due must be a Date, a number or a string");
@@ -45,7 +45,7 @@ export function readDue(due: unknown): string {
 
 let hasWarned = false;
 
-/** Says once that in autumn an hour comes twice. */
+/** Warns once that an hour of local time comes twice in autumn. */
 function warnOfLocal(): void {
   if (hasWarned) return;
   hasWarned = true;
@@ -70,12 +70,12 @@ function withoutZeros(digits: string): string {
   return digits.replace(/^0+(?=\d)/, "");
 }
 
-/** As stores keep it: a number with all its digits, and a text; within a kind, the order of the texts is the order. */
+/** The form in which stores keep a period. Numbers get leading zeros, so that within a kind the texts sort as the periods do. */
 export function storedDue(due: string): string {
   return DIGITS.test(due) ? `n${withoutZeros(due).padStart(maxDueDigits, "0")}` : `t${due}`;
 }
 
-/** As people see it. */
+/** The form in which people see a period. */
 export function shownDue(stored: string): string {
   const text = stored.slice(1);
   return stored.startsWith("n") ? withoutZeros(text) : text;
@@ -86,7 +86,7 @@ export function isOfKind(a: string, b: string): boolean {
   return a[0] === b[0];
 }
 
-/** Whether something for `due` is still to be done if `last` is the last that was done; both as they are stored. */
+/** Whether the period `due` is still to be done after `last`. Both are as stores keep them. */
 export function isAfter(due: string, last: string): boolean {
   return isOfKind(due, last) && due > last;
 }

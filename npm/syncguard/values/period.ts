@@ -10,11 +10,11 @@ const DAY_MS = 86_400_000;
 
 /** What a name says of its period. */
 export type Period = {
-  /** When it begins, in milliseconds since the Unix epoch; without an offset, as if it were UTC. */
+  /** When the period begins, in milliseconds since the Unix epoch. A time without an offset counts as UTC. */
   readonly startMs: number;
-  /** Whether it has a time of day, and nothing says of which time zone. */
+  /** Whether the name has a time of day without a time zone. */
   readonly isLocal: boolean;
-  /** The name, in UTC if it has an offset: its characters sort as its moments do only then. */
+  /** The name. One with an offset is written in UTC, because only then names sort as their moments do. */
   readonly name: string;
 };
 
@@ -40,19 +40,19 @@ export function periodOf(text: string): Period | undefined {
   return at(utcMs, false, `${utc.slice(0, 10)}${between}${utc.slice(11, 16)}${seconds}Z`);
 }
 
-/** Whether a period begins more than a day after that moment: either clock is wrong, or somebody has mistyped it. */
+/** Whether a period begins more than a day after `nowMs`. Then one of the clocks is wrong, or somebody has mistyped the period. */
 export function isFarAhead(due: string, nowMs: number): boolean {
   const period = periodOf(due);
   return period !== undefined && period.startMs > nowMs + DAY_MS;
 }
 
-/** NaN for what is no day. */
+/** When a day begins; NaN if there is no such day. */
 function startOfDay(year: string, month = "", day = "01"): number {
   const isDay = Number(month) >= 1 && Number(month) <= 12 && Number(day) >= 1 && Number(day) <= 31;
   return isDay ? Date.UTC(Number(year), Number(month) - 1, Number(day)) : NaN;
 }
 
-/** The Monday of the week that ISO 8601 counts so. The first has the 4th of January in it. */
+/** When a week of ISO 8601 begins. The first week of a year is the one with the 4th of January. */
 function startOfWeek(year: string, week: number): number {
   if (week < 1 || week > 53) return NaN;
   const fourth = Date.UTC(Number(year), 0, 4);

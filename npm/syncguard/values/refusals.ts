@@ -1,11 +1,11 @@
-/** What handles have in place of what only some stores can do, and how they print. */
+/** The base of handles: methods that refuse what only other stores can do, and the way in which handles print. */
 
 import { invalid } from "../options/validation.js";
 
-/** `inspect.custom` of Node.js, by its name: the types of the package are read without those of Node.js. */
+/** `inspect.custom` of Node.js. It is named here, because the package's types must do without those of Node.js. */
 const INSPECT: unique symbol = Symbol.for("nodejs.util.inspect.custom");
 
-/** Says where it is, which is more than that something is no function. Handles of the stores that can do it have their own. */
+/** Refuses with an error that names the right store, in place of "is not a function". Handles of that store have methods of their own. */
 export class Refusals {
   async eval(): Promise<never> {
     throw invalid("eval() is for locks in Redis");
@@ -25,7 +25,7 @@ export class Refusals {
     throw invalid("guardFailed() is for locks in PostgreSQL");
   }
 
-  /** With the time at which the lock ends, and not the getter that tells it. */
+  /** Prints the time at which the lock ends, and not the getter that tells it. */
   [INSPECT](): object {
     const members = Object.getOwnPropertyDescriptors(this) as PropertyDescriptorMap;
     const { expiresAtMs } = this as { expiresAtMs?: unknown };

@@ -1,4 +1,4 @@
-/** When to try again: the rules of the core, which crates/syncguard/src/waiting/retry.rs explains, for the loop in JavaScript. */
+/** Decides when to try again, for the loop in JavaScript. The rules are those of the core, which crates/syncguard/src/waiting/retry.rs explains. */
 
 import { LONGEST_TIMER_MS } from "../options/validation.js";
 import { LockError, type LockErrorCode } from "../native/errors.js";
@@ -7,11 +7,11 @@ import type { Policy } from "../native/wait.js";
 /** An attempt gets at least so long. */
 const SHORTEST_MS = 100;
 
-/** How far the waiting for one lock has come. It has no clock, no random numbers and no timer: the loop passes them in. */
+/** The state of one wait. It has no clock, no random numbers and no timer: the loop passes them in. */
 export type RetryState = {
-  /** How long the next attempt may take, so long after the start. */
+  /** How long an attempt may take that starts `elapsedMs` after the beginning. */
   attemptTimeoutMs(elapsedMs: number): number;
-  /** Whether an attempt that failed so was only cut short by its own time limit. */
+  /** Whether an attempt that failed in this way was only cut short by its own time limit. */
   isCut(failedWith: LockErrorCode, elapsedMs: number): boolean;
   /**
    * Decides after an attempt that gave no lock; `isHinted` if it was made before its time. A number is how many milliseconds to
@@ -83,14 +83,14 @@ export function createRetryState(policy: Policy): RetryState {
   };
 }
 
-/** Whether waiting goes on after that. */
+/** Whether the wait goes on after this failure. */
 function passes(failedWith: LockErrorCode | null): boolean {
   return (
     failedWith === null || failedWith === "ServiceUnavailable" || failedWith === "NetworkTimeout"
   );
 }
 
-/** How long to wait after so many retries. */
+/** How long to wait after that many retries. */
 export function delayMs(
   { retryDelayMs, maxRetryDelayMs, backoff, jitter }: Policy,
   retries: number,

@@ -1,15 +1,15 @@
-/** How stores name slots: docs/format.md, "Slots". */
+/** Names slots as stores do: docs/format.md, "Slots". */
 
-/** Stands between a key and the number of a slot. */
+/** The character between a key and the number of a slot. */
 const SLOT_MARK = "\u037e";
 
-/** What a store has as the key of a lock. */
+/** The key of a lock as a store has it. */
 export function storedKey({ key, slot }: { key: string; slot: number | null }): string {
   const name = key.normalize();
   return slot === null ? name : `${name}${SLOT_MARK}${slot}`;
 }
 
-/** The key and the number of the slot, of what a store has as a key. */
+/** Takes apart a key as a store has it: the user's key, and the number of the slot. */
 export function parted(stored: string): { key: string; slot: number | undefined } {
   const at = stored.lastIndexOf(SLOT_MARK);
   if (at === -1) return { key: stored, slot: undefined };

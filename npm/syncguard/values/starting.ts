@@ -1,4 +1,4 @@
-/** What every operation checks first. */
+/** Makes the checks with which every operation begins. */
 
 import { checkAborted, readSignal } from "../native/signal.js";
 import { invalid } from "../options/validation.js";

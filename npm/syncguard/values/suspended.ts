@@ -1,17 +1,17 @@
 /**
- * How long the machine was suspended. `performance.now()` stands still meanwhile on Linux, and the stores' clocks go on; elsewhere it goes
- * on, too. The core has the same for itself in `clock.rs`.
+ * Finds out how long the machine was suspended. On Linux, `performance.now()` stands still meanwhile, and the stores' clocks go on.
+ * Elsewhere it goes on, too. The core has the same for itself in `clock.rs`.
  */
 
 import { uptime } from "node:os";
 
-// Not those of users' fake timers, which know nothing of the machine.
+// Taken when the module is loaded, because users' fake timers know nothing of the machine.
 const wall = Date.now.bind(Date);
 const awake = performance.now.bind(performance);
 
-/** Others get a lock so long after its end, and `uptime()` may know whole seconds only: what is shorter does not count. */
+/** Shorter suspensions do not count: others get a lock only this long after its end, and `uptime()` may know whole seconds only. */
 const SHORTEST_MS = 1_000;
-/** By how much the clock on the wall must have gone ahead or back for the machine to be asked. */
+/** The machine is asked if the wall clock has jumped by more than this. */
 const SUSPICIOUS_MS = 100;
 
 const startMs = start();
@@ -20,10 +20,10 @@ let longestMs = 0;
 
 /** By how much `uptime()`, which counts suspensions, is ahead of {@link awake}; `undefined` where it is not asked. */
 function start(): number | undefined {
-  // Deno would have to be allowed to tell.
+  // Deno would ask the user for a permission.
   if (process.platform !== "linux" || "Deno" in globalThis) return undefined;
   try {
-    // Read last: whatever goes by between the two is no suspension.
+    // `uptime()` is read last, so that the time between the two readings does not count as a suspension.
     return -awake() + uptime() * 1_000;
   } catch {
     return undefined;
@@ -31,10 +31,10 @@ function start(): number | undefined {
 }
 
 /**
- * Milliseconds that the machine was suspended since this module was loaded; never becomes less. The machine is asked only if the clock
- * on the wall has jumped, as it does in a suspension, because that takes longer. Whoever sets that clock moves nothing by it.
+ * How many milliseconds the machine was suspended since this module was loaded. It never becomes less. To ask the machine takes long, so
+ * that is done only if the wall clock has jumped, as it does in a suspension. Setting that clock changes nothing else.
  *
- * @param nowMs - what `performance.now()` is
+ * @param nowMs - the present value of `performance.now()`
  */
 export function suspendedMs(nowMs: number): number {
   if (startMs === undefined) return 0;

@@ -1,8 +1,7 @@
-// The rules for keys, lock ids and fences. The core has the same for itself: the vectors in crates/syncguard/tests hold both
-// together.
+// The rules for keys, lock ids and fences. The core has the same rules, and the vectors in crates/syncguard/tests hold both together.
 //
 // This room knows what users name and give: keys, ids, claims, periods, times, and the types of the API. It must not know what becomes
-// of them: nothing here asks a store, holds a lock or waits.
+// of them. Nothing here asks a store, holds a lock or waits.
 
 import { randomBytes } from "node:crypto";
 import { constants } from "../native/constants.js";
@@ -49,7 +48,7 @@ export function normalizeAndValidateKey(key: string): string {
  */
 export function validateLockId(lockId: string): void {
   if (typeof lockId === "string" && LOCK_ID.test(lockId)) return;
-  // Not its text: with a line break at its end, it would be a lock id.
+  // The error describes the text and does not show it: with a line break at its end, it would be a lock id.
   const got = describeLockId(lockId);
   throw invalid(
     `Invalid lockId format. Expected ${lockIdLength} base64url characters, got: ${got}`,
@@ -64,7 +63,7 @@ function describeLockId(lockId: unknown): string {
 }
 
 /**
- * Refuses what is not well-formed text. Lone surrogates would all become U+FFFD on the way to a store, so that two keys
+ * Refuses a value that is not well-formed text. All lone surrogates would become U+FFFD on the way to a store, so that two keys
  * would be one.
  */
 export function checkText(text: unknown, name: string): asserts text is string {
