@@ -13,6 +13,7 @@ import {
 import { allNpmLicences, cargoDeny, npmAudit } from "./lib/licences.mjs";
 import { checkCitations } from "./lib/citations.mjs";
 import { checkRustCircles } from "./lib/circles.mjs";
+import { checkRooms } from "./lib/rooms.mjs";
 import { checkRustRooms } from "./lib/rust-rooms.mjs";
 import { checkExports } from "./lib/exports.mjs";
 import { EVERYTHING, RUST, SCRIPTS, unlessGreen } from "./lib/green.mjs";
@@ -45,6 +46,7 @@ const beside = [
   ]),
   { name: "circles of imports: Rust", task: checkRustCircles },
   { name: "rooms: Rust", task: checkRustRooms },
+  { name: "rooms: TypeScript", task: async () => checkRooms() },
   { name: "names of types", task: checkTypeNames },
   ...unlessGreen(SCRIPTS, [
     command("eslint", bin("eslint"), "--max-warnings", "0", "."),

@@ -12,7 +12,9 @@ type Exceptions = Record<string, string[]>;
 const rooms = module as {
   doors: Config[];
   limits: Config[];
-  restrictions: (room: string, allowed?: string[]) => Linter.RuleEntry;
+  restrictions: (room: string, allowed?: string[]) => Linter.RulesRecord;
+  checkRooms: () => string;
+  misfits: (folders: readonly string[]) => string[];
   IMPORT_EXCEPTIONS: Exceptions;
   LIMIT_EXCEPTIONS: Exceptions;
 };
@@ -44,6 +46,9 @@ describe("an import", () => {
     for (const text of [`import { a } from "${from}";`, `import type { A } from "${from}";`]) {
       expect(broken(file, text, rooms.doors)).toEqual(["no-restricted-imports"]);
     }
+    for (const text of [`await import("${from}");`, `type A = import("${from}").A;`]) {
+      expect(broken(file, text, rooms.doors)).toEqual(["no-restricted-syntax"]);
+    }
   });
 
   test.each([
@@ -53,7 +58,27 @@ describe("an import", () => {
     ["from the command line to a store", "cli/commands/doctor.ts", "../../redis/backend.js"],
     ["within the command line", "cli/commands/doctor.ts", "../output.js"],
   ])("is allowed %s", (_, file, from) => {
-    expect(broken(file, `import { a } from "${from}";`, rooms.doors)).toEqual([]);
+    const texts = [
+      `import { a } from "${from}";`,
+      `await import("${from}");`,
+      `type A = import("${from}").A;`,
+    ];
+    for (const text of texts) expect(broken(file, text, rooms.doors)).toEqual([]);
+  });
+});
+
+describe("a folder", () => {
+  const listed = /^(\d+) rooms$/.exec(rooms.checkRooms());
+
+  test("of this repository is a room", () => {
+    expect(Number(listed?.[1])).toBeGreaterThan(10);
+  });
+
+  test("that is no room is named, and so is a room that is not there", () => {
+    const faults = rooms.misfits(["native", "attic"]);
+    expect(faults[0]).toMatch(/^npm\/syncguard\/attic is no room/);
+    expect(faults).toContain("npm/syncguard/values is a room and not there");
+    expect(faults).toHaveLength(Number(listed?.[1]));
   });
 });
 
@@ -84,8 +109,8 @@ describe("the exceptions are needed", () => {
     for (const [file, allowed] of Object.entries(rooms.IMPORT_EXCEPTIONS)) {
       for (const room of allowed) {
         const others = allowed.filter((name) => name !== room);
-        const rule = rooms.restrictions(file.split("/")[0] ?? "", others);
-        const config: Config = { files: ["**/*.ts"], rules: { "no-restricted-imports": rule } };
+        const rules = rooms.restrictions(file.split("/")[0] ?? "", others);
+        const config: Config = { files: ["**/*.ts"], rules };
         expect(broken(file, read(file), [config]), `${file} and ${room}`).not.toEqual([]);
       }
     }

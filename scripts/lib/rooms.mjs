@@ -1,5 +1,9 @@
 // The rooms of npm/syncguard, and what their functions may be: rules of ESLint, whose exceptions stand here alone.
 
+import { readdirSync } from "node:fs";
+import { join } from "node:path";
+import { root } from "./paths.mjs";
+
 /** From the lowest on: a room imports from those before it, and never from one that comes later. */
 const SHARED = ["native", "options", "values", "watching", "holding", "waiting", "backend"];
 /** Each by itself: none imports from another. */
@@ -29,29 +33,68 @@ export function closedTo(room) {
 const ROOT = "npm/syncguard";
 const ROOMS = [...SHARED, ...STORES, ...OVER_STORES];
 
-/** What ESLint's `no-restricted-imports` is to refuse in a room, but for `allowed`. */
+/** The rules of ESLint that keep the doors of a room, but for `allowed`: for `import … from`, and for `import()` in code and in types. */
 export function restrictions(room, allowed = []) {
-  const group = closedTo(room)
-    .filter((name) => !allowed.includes(name))
-    .map((name) => `**/${name}/**`);
+  const closed = closedTo(room).filter((name) => !allowed.includes(name));
   const message = `${room}/ must not know that room: scripts/lib/rooms.mjs has their order`;
+  const group = closed.map((name) => `**/${name}/**`);
+  const paths = closed.map((name) => `/${name}/`);
   // The entry files stand above all rooms.
-  const entries = room === "cli" ? [] : ["../*.js"];
-  const all = [...group, ...entries];
-  return all.length === 0 ? "off" : ["error", { patterns: [{ group: all, message }] }];
+  if (room !== "cli") {
+    group.push("../*.js");
+    paths.push("^[.][.]/[\\w-]+[.]js$");
+  }
+  if (group.length === 0) return {};
+  // A slash would end the pattern of a selector, a class of characters does not.
+  const pattern = paths.join("|").replaceAll("/", "[/]");
+  const literal = `Literal[value=/${pattern}/]`;
+  return {
+    "no-restricted-imports": ["error", { patterns: [{ group, message }] }],
+    "no-restricted-syntax": [
+      "error",
+      { selector: `ImportExpression > ${literal}`, message },
+      { selector: `TSImportType ${literal}`, message },
+    ],
+  };
 }
 
 /** The configurations of ESLint that keep the doors. */
 export const doors = [
   ...ROOMS.map((room) => ({
     files: [`${ROOT}/${room}/**/*.ts`],
-    rules: { "no-restricted-imports": restrictions(room) },
+    rules: restrictions(room),
   })),
   ...Object.entries(IMPORT_EXCEPTIONS).map(([file, allowed]) => ({
     files: [`${ROOT}/${file}`],
-    rules: { "no-restricted-imports": restrictions(file.split("/")[0], allowed) },
+    rules: restrictions(file.split("/")[0], allowed),
   })),
 ];
+
+/** Fails when a folder of `npm/syncguard` is no room, because nothing would keep its doors. */
+export function checkRooms() {
+  const entries = readdirSync(join(root, ROOT), { withFileTypes: true });
+  const folders = entries.filter((entry) => entry.isDirectory()).map(({ name }) => name);
+  const faults = misfits(folders);
+  if (faults.length > 0) throw new Error(faults.join("\n"));
+  return `${ROOMS.length} rooms`;
+}
+
+/**
+ * How the folders differ from the rooms, in words.
+ *
+ * @param {readonly string[]} folders
+ * @returns {string[]}
+ */
+export function misfits(folders) {
+  const unlisted = folders.filter((name) => !ROOMS.includes(name));
+  const missing = ROOMS.filter((name) => !folders.includes(name));
+  return [
+    ...unlisted.map(
+      (name) => `${ROOT}/${name} is no room: give it a place in scripts/lib/rooms.mjs`,
+    ),
+    ...missing.map((name) => `${ROOT}/${name} is a room and not there`),
+  ];
+}
 
 const LIMITS = {
   "max-params": ["error", 5],
