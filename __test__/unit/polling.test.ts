@@ -88,7 +88,7 @@ test("the rules are the core's", () => {
       after: (...args: unknown[]) => number | string;
     };
   };
-  const { Policy } = load("../../dist/native/wait.js") as { Policy: { of: (o: object) => object } };
+  const { Policy } = load("../../dist/values/wait.js") as { Policy: { of: (o: object) => object } };
   const file = new URL("../../crates/syncguard/src/waiting/retry/vectors.json", import.meta.url);
   const cases = JSON.parse(readFileSync(file, "utf8")) as { policy: object; steps: Step[] }[];
   expect(cases.length).toBeGreaterThan(100);

@@ -9,7 +9,7 @@ import {
   type Text,
 } from "../native/outcome.js";
 import { checkAborted } from "../native/signal.js";
-import type { Wait } from "../native/wait.js";
+import type { Wait } from "../values/wait.js";
 import { invalid } from "../options/validation.js";
 import { namesOf, optionNames, warnOfUnknown } from "../options/names.js";
 import { checkKey, checkTtlOfLock, LABEL_OPTIONS, readLabels } from "../values/arguments.js";

@@ -3,7 +3,7 @@
 import { clearInterval, setInterval } from "node:timers";
 import type { LockError } from "../native/errors.js";
 import { memberOf } from "../native/thrown.js";
-import type { Policy } from "../native/wait.js";
+import type { Policy } from "../values/wait.js";
 import { CAMPAIGNING, FOLLOWING } from "../waiting/policies.js";
 import { checkFunction, checkObject, invalid, LONGEST_TIMER_MS } from "../options/validation.js";
 import { namesOf, optionNames, refuseUnknown } from "../options/names.js";

@@ -2,7 +2,7 @@
 
 import type { Failure, LockLabels } from "../native/outcome.js";
 import type { Store } from "../native/store.js";
-import type { Wait } from "../native/wait.js";
+import type { Wait } from "../values/wait.js";
 import type { Stream } from "../watching/events.js";
 import type { Clock } from "../values/clock.js";
 import type { ClockSkew } from "../watching/clock-skew.js";

@@ -23,7 +23,9 @@ import {
   settle,
   type Text,
 } from "./outcome.js";
-import type { Wait } from "./wait.js";
+
+/** One wait for a lock: how the core is to wait, as numbers. What the waiting took is noted in it. */
+export type CoreWait = { readonly policy: { readonly numbers: Float64Array } };
 
 /**
  * The operations on the locks of a store. They take arguments that have been checked (`arguments.ts`, `readSignal`), and their
@@ -53,7 +55,7 @@ export class AddonStore {
     ttlMs: number,
     wanted: AcquireDetails,
     signal: AbortSignal | undefined,
-    wait: Wait | undefined,
+    wait: CoreWait | undefined,
   ): Promise<Acquired | Locked | Text | Failure> {
     const options = optionsOf(wanted, wait);
     const answer = run<Acquired | Locked | Text>(signal, (operation, cancellable) =>
@@ -220,7 +222,7 @@ export class AddonStore {
 }
 
 function noted<Result extends Acquired | Locked | Text | Failure>(
-  wait: Wait,
+  wait: CoreWait,
   result: Result,
 ): Result {
   if ("waitStats" in result && result.waitStats !== undefined)
@@ -242,7 +244,7 @@ export type AcquireDetails = {
 /** The options as the addon takes them. `undefined` for most acquisitions, which want nothing: the addon has to look for each member. */
 function optionsOf(
   { claims, labels, due, hold }: AcquireDetails,
-  wait: Wait | undefined,
+  wait: CoreWait | undefined,
 ): AcquireOptions | undefined {
   const isNothing = claims === undefined && labels === undefined && hold === undefined;
   if (isNothing && due === undefined && wait === undefined) return undefined;

@@ -23,7 +23,7 @@ import { isOfKind, shownDue, storedDue } from "../values/due.js";
 import { generateLockId, normalizeAndValidateKey } from "../values/values.js";
 import { copyGiven } from "../options/validation.js";
 import { onAbort } from "../native/signal.js";
-import type { Wait } from "../native/wait.js";
+import type { Wait } from "../values/wait.js";
 import { Faults, type FaultyOperation } from "./faults.js";
 import { type DoneMark, type Obstacle, type Row, type Table } from "./table.js";
 

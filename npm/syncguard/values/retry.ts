@@ -2,7 +2,7 @@
 
 import { LONGEST_TIMER_MS } from "../options/validation.js";
 import { LockError, type LockErrorCode } from "../native/errors.js";
-import type { Policy } from "../native/wait.js";
+import type { Policy } from "./wait.js";
 
 /** An attempt gets at least so long. */
 const SHORTEST_MS = 100;

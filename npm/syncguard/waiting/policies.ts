@@ -1,7 +1,7 @@
 /** How each function waits where its caller asks for nothing else. */
 
 import { constants } from "../native/constants.js";
-import { Policy } from "../native/wait.js";
+import { Policy } from "../values/wait.js";
 
 /** How `lock()` waits, with that of `createLock()`. It waits as in 2.x, which gives up after a few retries. */
 export const CALLBACK_WAITING = Policy.of({ ...constants.retry, maxRetryDelayMs: Infinity });

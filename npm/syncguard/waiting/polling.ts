@@ -6,7 +6,7 @@
 import { LockError } from "../native/errors.js";
 import type { Busy } from "../native/outcome.js";
 import { messageOf } from "../native/thrown.js";
-import type { Wait } from "../native/wait.js";
+import type { Wait } from "../values/wait.js";
 import { type Cancellation, CANCELLED } from "./cancellation.js";
 import type { Clock, Timer } from "../values/clock.js";
 import { createRetryState, type RetryState } from "../values/retry.js";

@@ -8,7 +8,7 @@
 import type { Busy } from "../native/outcome.js";
 import { addContext, LockError } from "../native/errors.js";
 import { readSignal } from "../native/signal.js";
-import { beginWait, Policy, type Wait } from "../native/wait.js";
+import { beginWait, Policy, type Wait } from "../values/wait.js";
 import { type OptionNames, optionNames, WAITING } from "../options/names.js";
 import { checkObject, invalid } from "../options/validation.js";
 import { type Cancellation, CANCELLED, watchSignals } from "./cancellation.js";

@@ -1,6 +1,6 @@
 /** Runs what is asked of a store, and tells of it. */
 
-import type { Wait } from "../native/wait.js";
+import type { Wait } from "../values/wait.js";
 import type { LockTarget } from "../values/claims.js";
 import type { Clock } from "../values/clock.js";
 import { failureReason } from "../values/mutation.js";

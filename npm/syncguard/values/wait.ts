@@ -1,18 +1,18 @@
-/** How one lock is waited for. */
+/** Reads how a lock is waited for, and keeps what one wait has taken until now. */
 
-import { invalid } from "./errors.js";
-import type { RetryPolicy } from "./exports.js";
+import { invalid } from "../options/validation.js";
+import type { RetryPolicy } from "../native/exports.js";
 
 /** In the order in which the addon numbers them. */
 const BACKOFFS: readonly string[] = ["exponential", "fixed"];
 const JITTERS: readonly string[] = ["equal", "full", "none"];
 const WAITS: readonly string[] = ["notify", "poll", "notify-only"];
 
-/** The options of each type, in the order in which they are checked. */
+/** The options that are numbers, and those that are texts, in the order in which they are checked. */
 const NUMBERS = ["maxRetries", "retryDelayMs", "maxRetryDelayMs", "timeoutMs"] as const;
 const TEXTS = ["backoff", "jitter"] as const;
 
-/** What ends a wait between two attempts: the store, which tells of a release, or the next retry's time alone. */
+/** What ends the pause between two attempts: news of a release from the store, or only the time of the next retry. */
 export type WaitFor = "notify" | "poll" | "notify-only";
 
 type RetryOptions = RetryPolicy & { maxRetryDelayMs: number; wait?: WaitFor };
@@ -46,7 +46,7 @@ export class Policy {
     this.wait = options.wait ?? "notify";
   }
 
-  /** Whether it waits, and does not only try once. */
+  /** Whether there is a wait at all, and not only one attempt. */
   get waits(): boolean {
     return this.timeoutMs > 0 && this.maxRetries > 0;
   }
