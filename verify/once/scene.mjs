@@ -2,10 +2,9 @@
 // killed in the middle of a job, on each store; beside it, by the rules that others have (docs/once.md, "Counted"). How often is
 // each period of each job done?
 
-import { existsSync, readdirSync } from "node:fs";
-import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
+import { wrongClock } from "../frame/clock.mjs";
 import { noteTo } from "../frame/notes.mjs";
 
 const MINUTE_MS = 60_000;
@@ -61,21 +60,6 @@ async function keep(task, env, fleet) {
     const { signal } = await fleet.crew.start(INSTANCE, task, settings).ended;
     if (signal === "SIGKILL") fleet.note("killed", { member: task.name });
   } while (!fleet.isOver && fleet.crew.failures.length === 0);
-}
-
-/** What sets the clock of a process, but not what timers go by. */
-function wrongClock(aheadMs) {
-  const library = readdirSync("/usr/lib")
-    .map((folder) => join("/usr/lib", folder, "faketime/libfaketimeMT.so.1"))
-    .find((path) => existsSync(path));
-  if (library === undefined)
-    throw new Error("libfaketime is missing: install the package faketime");
-  const seconds = aheadMs / 1000;
-  return {
-    LD_PRELOAD: library,
-    FAKETIME: `${seconds < 0 ? "" : "+"}${seconds}s`,
-    DONT_FAKE_MONOTONIC: "1",
-  };
 }
 
 /** How often each period of each job was done; those that count are the first `periods` of each. */
