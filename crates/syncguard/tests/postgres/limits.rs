@@ -1,5 +1,6 @@
 //! What takes longer than it may: it ends in time, says whose limit it was, and leaves nothing behind.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use syncguard::postgres::{PostgresBackend, PostgresConfig};
@@ -60,18 +61,28 @@ async fn a_statement_timeout() {
     };
     let scene = scene(server(), "hurried", config).await;
     let grant = scene.hold("k").await;
+    let sql = "SELECT pid FROM pg_stat_activity WHERE application_name = 'hurried'";
+    let pids = async || {
+        let rows = scene.client.query(sql, &[]).await.unwrap();
+        rows.iter().map(|row| row.get(0)).collect::<HashSet<i32>>()
+    };
     let blocker = scene.lock_rows().await;
     let error = scene.backend.release(&grant.lock_id).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::NetworkTimeout, "{error:?}");
     assert!(error.message().contains("statement_timeout"), "{error}");
     assert!(!error.is_outcome_unknown());
+    let before = pids().await;
     blocker.batch_execute("COMMIT").await.unwrap();
     assert_eq!(
         scene.release(&grant).await.unwrap(),
         ReleaseOutcome::Released
     );
-    // The session has survived.
-    assert_eq!(sessions(&scene.client, "hurried").await.0, 1);
+    // Sessions have survived. A slow machine may have opened another one beside them.
+    let after = pids().await;
+    assert!(
+        !before.is_empty() && before.is_subset(&after),
+        "{before:?} {after:?}"
+    );
 }
 
 async fn a_lock_timeout() {
