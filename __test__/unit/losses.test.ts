@@ -56,6 +56,22 @@ describe("a lock that is lost", () => {
     ]);
   });
 
+  test("is told to whoever has asked to hear of it, when it is found out by its id", async () => {
+    const { backend } = stage();
+    const told: string[] = [];
+    const onLost: OnLost = ({ message }, { key }) => void told.push(`${key}: ${message}`);
+    const [heard, unheard] = [
+      await backend.lock("heard", { onLost }),
+      await backend.lock("unheard"),
+    ];
+    for (const { key, lockId } of [heard, unheard]) {
+      await backend.forceRelease(key);
+      await backend.extend({ lockId, ttlMs: 3_000 });
+    }
+    expect(told).toEqual(["heard: the lock was lost: the store no longer has it"]);
+    expect(log).not.toHaveBeenCalled();
+  });
+
   test("is printed without the keys of several, and whole words only are left out", async () => {
     const { backend, clock } = stage();
     // The message has each of these as a part of a word, or as a short word.

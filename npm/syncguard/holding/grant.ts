@@ -47,6 +47,9 @@ export type Grant = {
   readonly terms: Terms;
 };
 
+/** An `onLost` by which nobody hears of a loss, and nothing is printed. */
+export const unheard: OnLost = () => undefined;
+
 /** The terms of locks that users' own backends have granted. */
 export const PLAIN_TERMS: Terms = { clock: systemClock, minHoldMs: 0 };
 

@@ -140,7 +140,9 @@ export class Grants {
   private sweep(): void {
     const endMs = this.clock.elapsed() - TIME_TOLERANCE_MS;
     for (const [lockId, lease] of this.locks.entries()) {
-      if (lease.isPast(endMs)) this.locks.delete(lockId);
+      if (!lease.isPast(endMs)) continue;
+      this.locks.delete(lockId);
+      lease.unwatch();
     }
     this.sweepAt = Math.max(SWEEP_AT, 2 * this.locks.size);
   }

@@ -11,7 +11,7 @@ import type { Failure } from "../native/outcome.js";
 import { endOf } from "../values/clock.js";
 import { type LeaseReport, subjectOfKeys } from "../watching/events.js";
 import { Extension, type Heartbeats } from "./extended.js";
-import type { Grant } from "./grant.js";
+import { type Grant, unheard } from "./grant.js";
 import { Granted } from "./granted.js";
 import { GONE, HELD, type LeaseState, type LeaseStateName } from "./lease-state.js";
 import { LossSignal } from "./loss-signal.js";
@@ -33,6 +33,7 @@ export class Lease extends Granted {
   private extension: Extension | undefined = undefined;
   private lossSignal: LossSignal | undefined = undefined;
   private disarm: (() => void) | undefined = undefined;
+  private isWatched = false;
   private isDoneElsewhere = false;
   /** The asynchronous context of whoever asked for the lock. Users' functions are called in it, wherever the loss is noticed. */
   private readonly context = new AsyncResource("SyncGuardLock");
@@ -86,6 +87,8 @@ export class Lease extends Granted {
   /** Notes that the caller has the lock from now on, and is to hear of its loss. */
   handOut(): void {
     if (this.audience === "nobody") this.audience = "all";
+    const { onLost } = this.terms;
+    if (this.current === HELD && onLost !== undefined && onLost !== unheard) this.watch();
   }
 
   /** Notes that a transaction of the holder may store that something is done for the period. */
@@ -150,7 +153,7 @@ export class Lease extends Granted {
   /** Leaves it to `heartbeats` to extend the lock, and to say when it is lost. */
   extendedBy(heartbeats: Heartbeats): void {
     this.extension = new Extension(heartbeats);
-    monitor(this);
+    this.watch();
   }
 
   /** Adds a handle. A lock with heartbeats ends once all its handles were collected as garbage. */
@@ -320,12 +323,30 @@ export class Lease extends Granted {
       this.lossSignal = new LossSignal(() => this.look());
       if (this.why !== undefined) this.lossSignal.abort(this.why);
       else if (this.current === HELD) {
-        monitor(this);
-        if (this.extension === undefined) this.terms.looks?.add(this);
+        this.watch();
         this.arm();
       }
     }
     return this.lossSignal;
+  }
+
+  /**
+   * Notes that somebody would notice a loss from now on: heartbeats, the signal, or a user's function. So the lease hears of what is
+   * found out by its id. If nobody extends it, the store is asked after it once another server may have taken over.
+   */
+  private watch(): void {
+    if (this.isWatched) return;
+    this.isWatched = true;
+    monitor(this);
+    if (this.extension === undefined) this.terms.looks?.add(this);
+  }
+
+  /** Ends what `watch` began: the lock is not held any more, or its time was over long ago and nobody has released it. */
+  unwatch(): void {
+    if (!this.isWatched) return;
+    this.isWatched = false;
+    this.terms.looks?.delete(this);
+    unmonitor(this, this.lockIds);
   }
 
   /** Finds out whether the lock is lost at this moment. In a process that was stopped, this may run before the timer or message that says so. */
@@ -353,8 +374,6 @@ export class Lease extends Granted {
       const { expiresAtMs } = this.extension;
       if (expiresAtMs !== undefined) this.endMs = endOf(expiresAtMs, this.clock);
     }
-    if (this.lossSignal !== undefined) this.terms.looks?.delete(this);
-    if (this.extension !== undefined || this.lossSignal !== undefined)
-      unmonitor(this, this.lockIds);
+    this.unwatch();
   }
 }

@@ -37,21 +37,26 @@ export class Looks {
 
   /** Asks after all locks, the nearest end first. Questions that are asked at once go to the store together. */
   private lookAtAll(): void {
-    const leases = [...this.leases].sort((a, b) => a.leftMs() - b.leftMs());
-    for (const lease of leases) {
+    for (const lease of [...this.leases].sort((a, b) => a.leftMs() - b.leftMs())) {
       for (const lockId of lease.lockIds) void this.look(lease, lockId);
     }
   }
 
   private async look(lease: Lease, lockId: string): Promise<void> {
-    for (let tries = 0; tries < TRIES && this.leases.has(lease); tries += 1) {
+    for (let tries = 0; tries < TRIES && this.isHeld(lease); tries += 1) {
       const found = await this.store.deref()?.lookupByLockId(lockId);
       if (found instanceof Failure) await pause(PAUSE_MS, undefined, { ref: false });
       else {
         // A lock that somebody has released by its id meanwhile is not lost.
-        if (found === null && lease.lockIds.includes(lockId)) lease.lostInStore(lockId);
+        if (found === null && this.isHeld(lease) && lease.lockIds.includes(lockId))
+          lease.lostInStore(lockId);
         return;
       }
     }
+  }
+
+  /** Only the signal of a lock tells that its time is over, and it has its own timer. */
+  private isHeld(lease: Lease): boolean {
+    return this.leases.has(lease) && lease.leftMs() > 0;
   }
 }

@@ -1,6 +1,7 @@
 /** The class of redlock 5, on the backends of this package. */
 
 import { EventEmitter } from "node:events";
+import { unheard } from "../holding/grant.js";
 import { leaseOf } from "../holding/handle.js";
 import type { Fence, HeldLocks, SyncGuardBackend } from "../values/types.js";
 import { LockError } from "../native/errors.js";
@@ -227,7 +228,7 @@ export class Redlock extends EventEmitter {
         autoExtend: extended !== undefined && { everyMs: everyMsOf(all, duration) },
         acquisition: acquisitionOf(all),
         // Of any other, whoever releases it hears that.
-        onLost: extended?.onLost ?? (() => undefined),
+        onLost: extended?.onLost ?? unheard,
       });
     } catch (error) {
       throw this.#failed(resources, error);
