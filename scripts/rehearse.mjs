@@ -16,6 +16,7 @@ import { startRegistry } from "./lib/rehearsal/registry.mjs";
 import { needTools } from "./lib/rehearsal/tools.mjs";
 import { main, must } from "./lib/run.mjs";
 import { needRuntimes } from "./lib/runtimes.mjs";
+import { needShipping } from "./lib/shipping.mjs";
 import { addStandIns, packFiles } from "./lib/stand-ins.mjs";
 
 /** What the first program of the package's README prints. */
@@ -31,6 +32,7 @@ await main(async () => {
   if (given === undefined) await build();
   await needTools();
   await needRuntimes();
+  await needShipping();
   await needPrograms([
     { command: "redis-server", packages: ["redis-server"], why: "keeps the locks of the programs" },
   ]);

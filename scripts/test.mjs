@@ -15,6 +15,7 @@ import { buildRustTests, runRustSamples, runRustTest, runRustTests } from "./lib
 import { useScratch } from "./lib/scratch.mjs";
 import { isSelected, selection } from "./lib/selection.mjs";
 import { needServers } from "./lib/servers.mjs";
+import { needShipping } from "./lib/shipping.mjs";
 import { singleStores } from "./lib/single-stores.mjs";
 import { withSources } from "./lib/sources.mjs";
 import { runSteps } from "./lib/steps.mjs";
@@ -54,6 +55,7 @@ async function prepare() {
   if (selection() === "all") {
     await needMatrix();
     await needRuntimes();
+    await needShipping();
   }
   return { ...built, programs: built.programs.filter(({ name }) => isSelected(name)) };
 }

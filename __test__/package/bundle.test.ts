@@ -1,92 +1,122 @@
 /** Bundles as users make them: our code in them, the package with the binary beside them. */
 
-import { cpSync, readdirSync, writeFileSync } from "node:fs";
+import { cpSync, writeFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { join } from "node:path";
 import { pathToFileURL } from "node:url";
 import { build } from "esbuild";
 import { build as buildWithVite } from "vite";
 import { afterAll, beforeAll, expect, onTestFinished, test } from "vitest";
+// @ts-expect-error a module of the scripts, in plain JavaScript
+import { shippingTool } from "../../scripts/lib/shipping.mjs";
 import { temporaryFolder } from "../support/temp.js";
-import { type Installed, installPackages } from "./installed.js";
-import { asFunction, blockMarked, quickStart } from "./documents.js";
+import { deploy, type Deployment, EXPECTED, settingsFor } from "./deployed.js";
+import { blockMarked } from "./documents.js";
 
-let installed: Installed;
-/** Where bundles run: nothing is installed there but the binary. */
-const deployed = temporaryFolder();
-/** The package with the binary for this platform. */
-let binary: string;
+const load = (path: string): unknown =>
+  createRequire(import.meta.url)((shippingTool as (path: string) => string)(path));
+
+/** What makes `require` in an ES module, as docs/bundlers.md has it for esbuild. */
+const [, banner = ""] = /js: '(.*)'/.exec(blockMarked("bundle").code) ?? [];
+
+let deployed: Deployment;
+/** The project that bundles are made of. */
+let folder: string;
 
 beforeAll(async () => {
-  installed = await installPackages();
-  const names = readdirSync(join(installed.folder, "node_modules"));
-  binary = names.find((name) => name.startsWith("syncguard-")) as string;
-  const ofBinary = (folder: string): string => join(folder, "node_modules", binary);
-  cpSync(ofBinary(installed.folder), ofBinary(deployed.path), { recursive: true });
+  deployed = await deploy();
+  ({ folder } = deployed.installed);
 }, 600_000);
 afterAll(() => {
-  installed.remove();
   deployed.remove();
 });
-
-/** Runs a bundle where the project that it was made of cannot be reached. */
-async function runBundle(path: string): Promise<string> {
-  const { code, stdout, stderr } = await installed.node(path);
-  expect({ code, stderr }).toEqual({ code: 0, stderr: "" });
-  return stdout;
-}
-
-const EXPECTED = /^written under fence \d{15}\n$/;
 
 test("an ES module runs, bundled as docs/bundlers.md says", async () => {
   const esbuild = pathToFileURL(createRequire(import.meta.url).resolve("esbuild")).href;
   const code = blockMarked("bundle").code.replace('from "esbuild"', `from "${esbuild}"`);
-  writeFileSync(join(installed.folder, "app.mjs"), quickStart);
-  writeFileSync(join(installed.folder, "build.mjs"), code);
-  const built = await installed.node("build.mjs");
+  writeFileSync(join(folder, "build.mjs"), code);
+  const built = await deployed.installed.node("build.mjs");
   expect(built).toEqual({ code: 0, stdout: "", stderr: "" });
-  cpSync(join(installed.folder, "dist"), deployed.path, { recursive: true });
-  expect(await runBundle(join(deployed.path, "app.mjs"))).toMatch(EXPECTED);
+  cpSync(join(folder, "dist"), deployed.path, { recursive: true });
+  expect(await deployed.run("app.mjs")).toMatch(EXPECTED);
 });
 
 test("CommonJS runs, and needs no more than that the binary is left out", async () => {
-  const source = join(installed.folder, "function.mjs");
-  writeFileSync(source, asFunction(quickStart, true));
   const outfile = join(deployed.path, "app.cjs");
   const external = ["syncguard-*"];
   const options = { bundle: true, platform: "node", format: "cjs", logLevel: "silent" } as const;
-  const given = { entryPoints: [source], outfile, external, ...options };
+  const given = { entryPoints: [join(folder, "function.mjs")], outfile, external, ...options };
   const { warnings, metafile } = await build({ ...given, metafile: true });
   expect(warnings).toEqual([]);
-  expect(await runBundle(outfile)).toMatch(EXPECTED);
+  expect(await deployed.run("app.cjs")).toMatch(EXPECTED);
   // Nor is anything in it that only stands in the package's folder.
   expect(Object.keys(metafile.inputs).filter((name) => name.endsWith(".json"))).toEqual([]);
 });
 
-test("Vite's build for a server runs, with the package beside it", async () => {
-  writeFileSync(join(installed.folder, "server.mjs"), quickStart);
-  const outDir = join(installed.folder, "vite");
-  await buildWithVite({
-    ...{ root: installed.folder, configFile: false, logLevel: "silent" },
-    build: { ssr: "server.mjs", outDir },
-    ssr: { external: ["syncguard"] },
+type Rollup = {
+  rollup: (options: object) => Promise<{ write: (output: object) => Promise<unknown> }>;
+};
+type Plugin = (options?: object) => object;
+
+test.each([
+  ["an ES module", "app.mjs", "es", "rollup.mjs", banner],
+  ["CommonJS", "function.mjs", "cjs", "rollup.cjs", ""],
+])("Rollup's build of %s runs", async (_, source, format, file, head) => {
+  const { rollup } = load("rollup") as Rollup;
+  const { nodeResolve } = load("@rollup/plugin-node-resolve") as { nodeResolve: Plugin };
+  const plugins = [nodeResolve(), (load("@rollup/plugin-commonjs") as Plugin)()];
+  const warnings: unknown[] = [];
+  const onwarn = (warning: unknown): unknown => warnings.push(warning);
+  const input = join(folder, source);
+  const bundle = await rollup({ input, plugins, onwarn, ...settingsFor("Rollup") });
+  const output = { file: join(deployed.path, file), format, banner: head };
+  await bundle.write({ ...output, inlineDynamicImports: true });
+  expect(warnings).toEqual([]);
+  expect(await deployed.run(file)).toMatch(EXPECTED);
+});
+
+type Webpack = (options: object, done: (error: Error | null, stats: Stats) => void) => void;
+type Stats = { toString: (options: object) => string };
+
+test("webpack's build runs", async () => {
+  const output = { path: deployed.path, filename: "webpack.cjs" };
+  const entry = join(folder, "app.mjs");
+  const given = { mode: "production", context: folder, entry, output, ...settingsFor("webpack") };
+  const said = await new Promise<string>((resolve, reject) => {
+    (load("webpack") as Webpack)(given, (error, stats) => {
+      if (error === null) resolve(stats.toString({ all: false, errors: true, warnings: true }));
+      else reject(error);
+    });
   });
-  expect(await runBundle(join(outDir, "server.mjs"))).toMatch(EXPECTED);
+  expect(said).toBe("");
+  expect(await deployed.run("webpack.cjs")).toMatch(EXPECTED);
+});
+
+/** Builds `app.mjs` for a server, and gives the place of what is built. */
+async function buildForServer(outDir: string, tool: string): Promise<string> {
+  const { build: given, ...settings } = settingsFor(tool);
+  await buildWithVite({
+    ...{ root: folder, configFile: false, logLevel: "silent", ...settings },
+    build: { ssr: "app.mjs", outDir, ...(given as object) },
+  });
+  return join(outDir, "app.mjs");
+}
+
+test("Vite's build for a server runs, with the package beside it", async () => {
+  const built = await buildForServer(join(folder, "vite"), "Vite, SSR, package outside");
+  const { code, stdout, stderr } = await deployed.installed.node(built);
+  expect({ code, stderr }).toEqual({ code: 0, stderr: "" });
+  expect(stdout).toMatch(EXPECTED);
 });
 
 test("Vite's build for a server runs, with the package in it", async () => {
-  writeFileSync(join(installed.folder, "inside.mjs"), quickStart);
   const outDir = join(deployed.path, "vite");
-  await buildWithVite({
-    ...{ root: installed.folder, configFile: false, logLevel: "silent" },
-    build: { ssr: "inside.mjs", outDir, rolldownOptions: { external: [/^syncguard-/] } },
-    ssr: { noExternal: ["syncguard"] },
-  });
-  expect(await runBundle(join(outDir, "inside.mjs"))).toMatch(EXPECTED);
+  await buildForServer(outDir, "Vite 8, SSR, package inside");
+  expect(await deployed.run("vite/app.mjs")).toMatch(EXPECTED);
 });
 
 test("the binary's package is named literally, so that tools see that it is needed", async () => {
-  const source = join(installed.folder, "traced.mjs");
+  const source = join(folder, "traced.mjs");
   writeFileSync(source, 'import "syncguard";\n');
   const found: string[] = [];
   await build({
@@ -106,11 +136,11 @@ test("the binary's package is named literally, so that tools see that it is need
       },
     ],
   });
-  expect(found).toContain(binary);
+  expect(found).toContain(deployed.binary);
 });
 
 test("without the binary, a bundle says what is missing", async () => {
-  const source = join(installed.folder, "alone.mjs");
+  const source = join(folder, "alone.mjs");
   writeFileSync(source, 'import "syncguard";\n');
   const alone = temporaryFolder();
   onTestFinished(alone.remove);
@@ -118,7 +148,7 @@ test("without the binary, a bundle says what is missing", async () => {
   const external = ["syncguard-*"];
   const options = { bundle: true, platform: "node", format: "cjs", logLevel: "silent" } as const;
   await build({ entryPoints: [source], outfile, external, ...options });
-  const { code, stderr } = await installed.node(outfile);
+  const { code, stderr } = await deployed.installed.node(outfile);
   expect(code).not.toBe(0);
-  expect(stderr).toContain(`Cannot find module '${binary}'`);
+  expect(stderr).toContain(`Cannot find module '${deployed.binary}'`);
 });

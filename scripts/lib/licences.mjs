@@ -15,7 +15,12 @@ const NPM_LICENCES = new Set([
 ]);
 // Programs that are run as they are, and of which nothing gets into what is built.
 const NPM_EXCEPTIONS = new Map([
+  // Of Next.js.
+  ["@img/sharp-libvips", "LGPL-3.0-or-later"],
+  ["@img/sharp-wasm32", "Apache-2.0 AND LGPL-3.0-or-later AND MIT"],
+  ["@img/sharp-win32", "Apache-2.0 AND LGPL-3.0-or-later"],
   ["axe-core", "MPL-2.0"],
+  ["caniuse-lite", "CC-BY-4.0"],
   ["lightningcss", "MPL-2.0"],
   ["rollup-plugin-dts", "LGPL-3.0-only"],
 ]);

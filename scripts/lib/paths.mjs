@@ -26,7 +26,8 @@ export const projects = ["bench/alternatives", "examples"].map((name) => join(ro
 /** Folders that name packages which are kept outside of the clone: scripts/lib/fetched.mjs. */
 export const runtimesProject = join(root, "__test__", "runtimes", "programs");
 export const matrixProject = join(root, "__test__", "matrix", "programs");
-export const fetchedProjects = [runtimesProject, matrixProject];
+export const shippingProject = join(root, "__test__", "package", "programs");
+export const fetchedProjects = [runtimesProject, matrixProject, shippingProject];
 
 /** This machine in napi's words, e.g. `linux-x64-gnu`. */
 export const platform = platformName();

@@ -18,6 +18,8 @@ const LONG_FILES = [
   "__test__/dashboard/page.test.ts",
   "__test__/matrix/**",
   "__test__/package/bundle.test.ts",
+  "__test__/package/managers.test.ts",
+  "__test__/package/ship.test.ts",
   // Of a release, on every platform.
   "__test__/package/platforms.test.ts",
   "__test__/runtimes/**",

@@ -3,13 +3,13 @@
 import { bin } from "../paths.mjs";
 import { run } from "../run.mjs";
 import { runtime } from "../runtimes.mjs";
-import { tool } from "./tools.mjs";
+import { shippingTool } from "../shipping.mjs";
 
 const { execPath: node } = process;
 const npmrc = (registry) => ({ ".npmrc": `registry=${registry}\n` });
-const pnpm = [node, tool("pnpm/bin/pnpm.mjs")];
-const yarn1 = [node, tool("yarn/bin/yarn.js")];
-const yarn4 = [node, tool("@yarnpkg/cli-dist/bin/yarn.js")];
+const pnpm = [shippingTool("pnpm/pnpm")];
+const yarn1 = [node, shippingTool("yarn/bin/yarn.js")];
+const yarn4 = [node, shippingTool("@yarnpkg/cli-dist/bin/yarn.js")];
 
 /**
  * Each has a program, the files that name the registry, what installs a version, and what runs `main.mjs`. The settings are those

@@ -1,4 +1,4 @@
-// The registry and the package managers of a rehearsal: packages of npm in the cache, of which each version is named here.
+// The registry of a rehearsal: a package of npm in the cache, whose version is named here.
 
 import { createHash } from "node:crypto";
 import { existsSync, mkdirSync, mkdtempSync, renameSync, rmSync, writeFileSync } from "node:fs";
@@ -9,11 +9,8 @@ import { must } from "../run.mjs";
 const manifest = {
   private: true,
   dependencies: {
-    "@yarnpkg/cli-dist": "4.18.1",
-    pnpm: "12.21.0",
     // Later ones ask for Node.js 22.
     verdaccio: "6.8.0",
-    yarn: "1.22.22",
   },
   // Verdaccio asks for a tag in the place of a version, which registries that copy npm's do not have.
   overrides: { "node-fetch": "2.7.0" },
