@@ -1,3 +1,4 @@
+import { readFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import current from "typescript";
 import least from "typescript-5.2";
@@ -42,6 +43,12 @@ if (process.env.SYNCGUARD_TESTS === "all")
 test.each(versions)("the types do with the library of ES2020, by %s", (_, ts) => {
   const options = { target: current.ScriptTarget.ES2020, lib: ["lib.es2020.d.ts"] };
   expect(diagnose("./least.mts", { ...options, skipLibCheck: false }, ts)).toEqual([]);
+});
+
+test("README.md names the oldest version of TypeScript, for the repository and for the package", () => {
+  const readme = readFileSync(path("../../README.md"), "utf8");
+  const named = [...readme.matchAll(/TypeScript\s+(\d+\.\d+) or later/g)].map(([, name]) => name);
+  expect(named).toEqual([least.versionMajorMinor, least.versionMajorMinor]);
 });
 
 test("index.d.ts compiles", () => {
