@@ -3,10 +3,8 @@
 import { changeOf, isOwnMethod, sourceOfFunction } from "../options/clients.js";
 import { readPgClient, readPgPool } from "./pg.js";
 import { readPostgresJs } from "./postgres-js.js";
-import type { Reading } from "./target.js";
+import type { Fields, Reading } from "./target.js";
 import type { PgClient, PostgresClient, PostgresJsClient } from "./types.js";
-
-type Fields = Readonly<Record<string, unknown>>;
 
 /** The settings of a client of postgres.js or pg. Any other object is an obstacle. */
 export function readClient(client: PostgresClient): Reading {

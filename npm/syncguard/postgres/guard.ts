@@ -9,6 +9,7 @@ import { addon } from "../native/addon.js";
 import { LockError, type LockErrorCode } from "../native/errors.js";
 import type { Store } from "../native/store.js";
 import { invalid } from "../options/validation.js";
+import type { Fields } from "./target.js";
 
 /** Runs a statement in a transaction. */
 type Run = (query: GuardQuery) => Promise<void>;
@@ -114,8 +115,6 @@ function refusalAmong(objects: readonly object[]): { code: string; message: stri
 function valuesOf(object: object): unknown[] {
   return Object.getOwnPropertyNames(object).map((name) => (object as Fields)[name]);
 }
-
-type Fields = Readonly<Record<string, unknown>>;
 
 function isRefusal(text: unknown): text is string {
   return typeof text === "string" && addon().checkFailure(NOT_HELD, text) !== null;

@@ -5,9 +5,7 @@ import { isIP, Socket } from "node:net";
 import { join } from "node:path";
 import type { PostgresSettings } from "../native/exports.js";
 import { isGiven, isPositive, toNumber } from "../options/clients.js";
-import { type Reading, readParameters, readSslObject, type Target } from "./target.js";
-
-type Fields = Readonly<Record<string, unknown>>;
+import { type Fields, type Reading, readParameters, readSslObject, type Target } from "./target.js";
 
 /** Options with which the pool's connections differ from native ones. */
 const POOL_OBSTACLES = ["Client", "stream", "connection", "verify", "onConnect"] as const;

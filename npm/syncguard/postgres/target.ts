@@ -10,6 +10,9 @@ import { nodeRoots, nodeVerifies } from "../options/node-trust.js";
 import { readTls } from "../options/tls.js";
 import { copyGiven } from "../options/validation.js";
 
+/** The members of an object of which nothing is known. */
+export type Fields = Readonly<Record<string, unknown>>;
+
 export type Target = {
   connection: PostgresSettings;
   /** Gives the password, if that takes a call for each connection. */
