@@ -1,4 +1,4 @@
-//! How to call a [`Backend`]: with a time limit, cancellable, and with nothing left behind.
+//! Calls a [`Backend`] with a time limit, lets the caller cancel, and leaves nothing behind.
 
 use std::future::{Future, pending, poll_fn};
 use std::pin::{Pin, pin};
@@ -34,13 +34,13 @@ use crate::values::ttl::Ttl;
 pub struct CallOptions {
     /// A limit below the backend's own.
     pub timeout: Option<Duration>,
-    /// For a release: how long the locks can last, if the caller knows. A release that has failed by the end of the
-    /// call goes on in the background for so long.
+    /// For a release: how long the locks can last, if the caller knows. If the release has failed by the end of the call, it
+    /// goes on in the background for that time.
     pub lasts: Option<Ttl>,
-    /// For a release: the locks are to be held until then. A release that is sent before lets them end at that time, and whoever waits
-    /// for them is told nothing.
+    /// For a release: nobody else is to get the locks before this time. A release that is sent before makes them end at this time, and
+    /// whoever waits for them is told nothing.
     pub hold_until: Option<Instant>,
-    /// For a release: what it frees, as far as the caller knows. Those of this process who wait for it hear of it.
+    /// For a release: the keys that it frees, as far as the caller knows. Waiters of this process for them hear of it.
     pub keys: Batch<Key>,
 }
 
@@ -70,38 +70,39 @@ impl Default for CallOptions {
 ///
 /// # Acquisitions
 ///
-/// When `cancelled` completes, time runs out or this future is dropped, the attempt goes on in the
-/// background, and what the store may have granted is released: see [`release_in_background`]. So is a lock whose
-/// time is over when the answer comes, by the monotonic clock and from before the request was sent. The time of one
-/// that does not extend itself is a second here if it is shorter. Several locks of one request are undone together.
+/// When `cancelled` completes, time runs out or this future is dropped, the attempt goes on in the background, and what the
+/// store may have granted is released: see [`release_in_background`]. A lock is also released if its TTL is over when the answer
+/// comes, by the monotonic clock and counted from before the request was sent. A TTL of less than a second counts as a second
+/// here, unless the lock extends itself. Several locks of one request are undone together.
 ///
 /// # Releases
 ///
-/// From the call on, the lock does not extend itself any more. Where it is to [end later](CallOptions::hold_until), a heartbeat that is
-/// on its way is waited for. When the store cannot be reached or its answer is lost,
-/// the release is repeated while the call has time. That does
-/// no harm, because a lock id is never given twice. If one of the tries before may have released the lock and the
-/// store then says that there is none, the outcome is `Released` if [`lasts`](CallOptions::lasts) tells that the lock was held;
-/// else it is unknown whether there was one, and the error says so. With something [done](crate::ReleaseRequest::done), the store
-/// itself tells whether one of the tries before has stored it; where it cannot tell, because a later period is done by now,
-/// the error says that the outcome is unknown. After an error the lock may be held still: it is
-/// released in the background if [`lasts`](CallOptions::lasts) is given, else it ends with its TTL.
+/// From the call on, the lock does not extend itself any more. If it is to [end later](CallOptions::hold_until), the call waits for a
+/// heartbeat that is on its way. When the store cannot be reached or its answer is lost, the release is repeated while the call has
+/// time. That does no harm, because a lock id is never given twice.
+///
+/// If an earlier try may have released the lock and the store then says that there is none, the outcome is `Released` if
+/// [`lasts`](CallOptions::lasts) is given, because then the lock was held. Otherwise nobody knows whether there was a lock, and the
+/// error says so. For a release with something [done](crate::ReleaseRequest::done), the store itself tells whether an earlier try has
+/// stored it. If it cannot tell, because a later period is done by now, the error says that the outcome is unknown.
+///
+/// After an error the lock may still be held. It is released in the background if [`lasts`](CallOptions::lasts) is given, and ends
+/// with its TTL otherwise.
 ///
 /// # Scripts
 ///
-/// A script of the caller's is sent once at most. An error of which [`is_outcome_unknown`](Error::is_outcome_unknown) is true says
-/// that it may have run.
+/// A caller's script is sent at most once. If [`is_outcome_unknown`](Error::is_outcome_unknown) is true of an error, it may have run.
 ///
 /// # Errors
-/// `Aborted` when cancelled and once the backend is being closed, `NetworkTimeout` when time runs out or a lock was
-/// granted too late, else as the backend says.
+/// `Aborted` when cancelled and once the backend is being closed, `NetworkTimeout` when time runs out or a lock was granted too
+/// late, and otherwise the error of the backend.
 pub async fn run<T: FromOutcome>(
     backend: &Arc<dyn Backend>,
     operation: Operation,
     options: CallOptions,
     cancelled: impl Future<Output = ()>,
 ) -> Result<T, Error> {
-    // Each in a box of its own size.
+    // Boxed, so that a small operation needs no room for the largest.
     let outcome = match operation {
         Operation::Acquire(request) => {
             Outcome::Acquire(Box::pin(acquire(backend, request, options, cancelled)).await?)
@@ -121,7 +122,7 @@ pub async fn run<T: FromOutcome>(
     T::of(outcome)
 }
 
-/// Carries out an operation of which nothing is left behind.
+/// Carries out an operation that leaves nothing behind, so that it can be given up at any time.
 async fn attempt(
     backend: &Arc<dyn Backend>,
     operation: &Operation,
@@ -153,7 +154,7 @@ pub(crate) async fn acquire(
     attempt.answered(answer)
 }
 
-/// Frees what the lock ids own that `operation` names, which is `request`.
+/// Carries out `release`: frees locks by their ids, or makes them end later. Repeats it while the call has time.
 async fn release(
     backend: &Arc<dyn Backend>,
     release: Box<Freeing>,
@@ -190,7 +191,7 @@ async fn release(
     };
     let (tell, answered) = oneshot::channel();
     undo::repeat_release(backend, release, options.lasts, failure, by, |answer| {
-        // It may have been cancelled.
+        // The caller may have cancelled, so that nobody hears this.
         drop(tell.send(answer));
     });
     tokio::select! {
@@ -200,14 +201,14 @@ async fn release(
     }
 }
 
-/// Tells those of this process who wait for locks that they are being released, and in the end that this is over.
+/// Tells waiters of this process that locks are being released, and when it is dropped, that the release is over.
 struct ReleaseNotice<'a> {
     backend: &'a Arc<dyn Backend>,
     keys: Batch<Key>,
 }
 
 impl ReleaseNotice<'_> {
-    /// Runs `release`, and tells once it has been sent.
+    /// Runs `release`, and tells the waiters once it has been polled, because by then it is sent.
     async fn of<T>(&self, mut release: impl Future<Output = T> + Unpin) -> T {
         if self.keys.is_empty() {
             return release.await;
@@ -242,7 +243,7 @@ pub(crate) async fn extend(
     let _running = backend.work().start()?;
     let heartbeats = backend.work().heartbeats();
     let extending = heartbeats.extending(&extension.lock_ids, extension.ttl);
-    // The store may carry it out from now on, also if nobody hears of it.
+    // From now on the store may carry out the extension, even if its answer is lost, so a shorter end counts at once.
     let end = end_of(clock::now(), extension.ttl);
     backend.work().sets().may_end(&extension.lock_ids, end);
     let limit = options.limit(backend.as_ref());
@@ -259,7 +260,7 @@ pub(crate) async fn extend(
     answer
 }
 
-/// Runs a script of the caller's, once at most: nobody knows whether that would do harm twice.
+/// Runs a caller's script. It is sent at most once, because a second run may do harm.
 async fn eval(
     backend: &Arc<dyn Backend>,
     mut script: Eval,
@@ -327,17 +328,17 @@ impl Extender for Arc<dyn Backend> {
     }
 }
 
-/// Frees the locks that `lock_ids` own, which last `ttl` at most, without waiting for it.
+/// Frees locks in the background. They last `ttl` at most.
 ///
-/// When the store cannot be reached, it is tried again for as long as they last, at most for an
-/// hour. It counts as work of the backend for as long as one operation may take, and [`Backend::close`]
-/// waits for it that long. Outside a tokio runtime nothing can be sent, and the locks end with their TTL.
+/// When the store cannot be reached, the release is tried again for as long as the locks last, at most for an hour. It counts as
+/// work of the backend for as long as one operation may take, and [`Backend::close`] waits for it that long. Outside a tokio runtime
+/// nothing can be sent, and the locks end with their TTL.
 pub fn release_in_background(backend: &Arc<dyn Backend>, lock_ids: &[LockId], ttl: Ttl) {
     let release = Freeing::new(lock_ids.iter().cloned().collect::<Batch<_>>().into(), None);
     undo::release_in_background(backend, Box::new(release), ttl, Lock::Granted);
 }
 
-/// `operation`'s answer, or the outer error when `cancelled` completes or `limit` passes first.
+/// Gives the answer of `operation`, or the outer error if `cancelled` completes or `limit` passes first.
 async fn bounded<T>(
     backend: &Arc<dyn Backend>,
     operation: impl Future<Output = Result<T, Error>>,
@@ -345,7 +346,7 @@ async fn bounded<T>(
     cancelled: impl Future<Output = ()>,
 ) -> Result<Result<T, Error>, Error> {
     tokio::select! {
-        // An answer that is there wins over a cancellation that came with it.
+        // If both are ready, the answer wins over the cancellation.
         biased;
         answer = timeout(limit, operation) => answer.map_err(|_| timed_out(backend.as_ref(), limit)),
         () = cancelled => Err(aborted()),
@@ -356,7 +357,7 @@ pub(crate) fn aborted() -> Error {
     Error::new(ErrorKind::Aborted, "Operation aborted by signal")
 }
 
-/// The error of an operation whose time is over: the reason where one is known, else that it took too long.
+/// The error of an operation whose time is over. It has the reason if one is known, and otherwise says that it took too long.
 pub(crate) fn timed_out(backend: &dyn Backend, limit: Duration) -> Error {
     let message = format!("Operation timed out after {} ms", limit.as_millis());
     match backend.trouble() {
@@ -368,8 +369,8 @@ pub(crate) fn timed_out(backend: &dyn Backend, limit: Duration) -> Error {
     }
 }
 
-/// Whether a lock has ended that was asked for at the time `sent`, and is granted now. The shortest locks may have, within the tolerance:
-/// nobody else gets them meanwhile. But their heartbeats would come too late.
+/// Whether a lock that was asked for at the time `sent` has ended by now, when its grant is read. A very short lock counts as held for as
+/// long as the tolerance, because nobody else gets it before. It does not if it extends itself: its heartbeats would come too late.
 pub(crate) fn is_over(sent: Instant, ttl: Ttl, extends_itself: bool) -> bool {
     let shortest = match extends_itself {
         true => Duration::ZERO,
@@ -385,7 +386,7 @@ struct Attempt {
     ttl: Ttl,
     /// The period for which something is to be done.
     due: Option<Due>,
-    /// Extends the locks once it is granted. The backend need not know.
+    /// How to extend the locks once they are granted. The backend need not know.
     hold: Option<Box<Hold>>,
     started: Instant,
     running: undo::Answer,
@@ -424,8 +425,8 @@ impl Attempt {
         }
     }
 
-    /// What comes of the store's answer: a lock whose time is over is none, and another one extends itself from now on if
-    /// that was asked for.
+    /// Judges the store's answer. A lock whose time is over becomes an error. Any other lock extends itself from now on, if that was
+    /// asked for.
     fn answered(&mut self, answer: Result<AcquireOutcome, Error>) -> Result<AcquireOutcome, Error> {
         self.state = match &answer {
             Err(error) if error.is_outcome_unknown() => State::AnswerLost,
