@@ -1,4 +1,4 @@
-//! What an acquisition is granted, for the stores that decide here and not in a script.
+//! Decides what an acquisition is granted, for stores that have no script to do that.
 
 use std::time::Duration;
 
@@ -11,41 +11,41 @@ use crate::values::labels::Labels;
 use crate::values::time::{held_for, is_held};
 use crate::values::ttl::Ttl;
 
-/// What the store has of the lock that a claim is to get.
+/// What the store has in the place of the lock that a claim is to get.
 pub(crate) struct FoundLock {
-    /// Its number, if it is a slot.
+    /// The number of the slot, if the place is one.
     pub(crate) slot: Option<u16>,
-    /// When the lock ends that is there, if one is.
+    /// When the lock that is there ends.
     pub(crate) expires_at_ms: Option<i64>,
-    /// The fence of the lock that is there, if it is the claim's own.
+    /// The fence of the lock that is there, if that is the claim's own.
     pub(crate) own_fence: Option<Fence>,
-    /// Where the fence counter stands; 0 if there is none yet.
+    /// The fence counter; 0 if there is none yet.
     pub(crate) counter: i64,
-    /// What is stored with the lock that is there.
+    /// The labels of the lock that is there.
     pub(crate) labels: Labels,
 }
 
 impl FoundLock {
-    /// When it ends, if somebody holds it.
+    /// When the lock that is there ends, if somebody holds it.
     fn live_until(&self, now_ms: i64) -> Option<i64> {
         let end = self.expires_at_ms;
         end.filter(|at| is_held(*at, now_ms))
     }
 }
 
-/// What becomes of an acquisition.
+/// The decision on an acquisition.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Granting {
-    /// There is nothing to write.
+    /// There is nothing to write, and this is the answer.
     Answer(AcquireOutcome),
-    /// All is granted, once these locks and their fences are written.
+    /// Everything is granted, once these locks and their fences are written.
     Write(Batch<Grant>),
 }
 
 /// Grants all claims if nobody holds any of the locks, which are in the order of the claims.
 ///
-/// Live locks that are all the claims' own come from a call whose answer was lost. They are given as they were granted,
-/// and no second fence is spent on them. If only some of them are there, those stand in the way.
+/// If the live locks that are found are the claims' own, they come from a call whose answer was lost. They are granted again as they
+/// were, and cost no second fence. If only some of the claims have theirs, these stand in the way.
 ///
 /// # Errors
 /// `Internal` when a counter has no fence left to give.
@@ -89,19 +89,19 @@ pub(crate) fn grant(
     Ok(Granting::Write(grants.collect::<Result<_, Error>>()?))
 }
 
-/// That there are not enough free slots.
+/// The answer where a key has too few free slots.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct NoSlot {
-    /// The claim that gets none, of those of the key.
+    /// Which claim of the key gets no slot.
     pub(crate) claim: usize,
-    /// How long until a slot ends, if one is held.
+    /// How long until the first held slot ends.
     pub(crate) free_in: Option<Duration>,
-    /// What is stored with that one.
+    /// The labels of that slot.
     pub(crate) labels: Labels,
 }
 
 impl NoSlot {
-    /// The answer to an acquisition, in which that many claims come before those of the key.
+    /// The answer to the whole acquisition, which has `before` claims before those of the key.
     pub(crate) fn answer(self, before: usize) -> AcquireOutcome {
         AcquireOutcome::Locked {
             claim: before + self.claim,
@@ -114,17 +114,17 @@ impl NoSlot {
 /// The slots of a key that somebody holds.
 pub(crate) struct HeldSlots<'a> {
     claims: &'a [Claim],
-    /// Those that the claims hold already, from a call whose answer was lost.
+    /// For each claim the slot that it holds already, from a call whose answer was lost.
     own: Batch<Option<u16>>,
-    /// Whether a slot is held, by its number less one.
+    /// Whether each slot is held. The index is its number less one.
     is_held: Vec<bool>,
-    /// When the first of them ends, and what is stored with it.
+    /// When the first of them ends, and its labels.
     first: Option<(i64, Labels)>,
     now_ms: i64,
 }
 
 impl<'a> HeldSlots<'a> {
-    /// So far, none of the first `count` slots of a key, of which each of `claims` wants one.
+    /// Starts with none of `count` slots held. Each of `claims` wants one.
     pub(crate) fn new(claims: &'a [Claim], count: u16, now_ms: i64) -> Self {
         Self {
             claims,
@@ -135,7 +135,7 @@ impl<'a> HeldSlots<'a> {
         }
     }
 
-    /// Notes the lock on a slot. One with a larger number was taken by somebody with a larger limit.
+    /// Notes the lock on a slot. A larger number than the count is ignored: somebody with a larger limit has taken that.
     pub(crate) fn add(
         &mut self,
         number: u16,
@@ -165,13 +165,13 @@ impl<'a> HeldSlots<'a> {
         }
     }
 
-    /// Whether one of them is free.
+    /// Whether a slot is free.
     pub(crate) fn is_one_free(&self) -> bool {
         self.is_held.contains(&false)
     }
 
-    /// The slots that the claims are to take: the free ones from number `first` on, and then those before it. If there
-    /// are not enough, the claim that gets none, and the slot that ends first.
+    /// Chooses a slot for each claim: free ones from number `first` on, and then those before it. If there are too few, the error
+    /// has the claim that gets none, and the slot that ends first.
     pub(crate) fn choose(&self, first: u16) -> Result<Batch<u16>, NoSlot> {
         let numbered = || (1..).zip(&self.is_held);
         let behind = numbered().skip_while(|(number, _)| *number < first);

@@ -1,4 +1,4 @@
-//! How a lock is held: the settings, who holds it, and what extends it.
+//! Says how a lock is held: the settings of heartbeats, who hears of them, and what extends the lock.
 
 use std::fmt;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use crate::values::ttl::Ttl;
 pub struct AutoExtend {
     /// The time from one heartbeat to the next. Default: a third of the TTL.
     pub every: Option<Duration>,
-    /// How long to hold the lock at most. Heartbeats do not make it end later, and then it is lost. Default: no limit.
+    /// The longest time to hold the lock. Heartbeats extend it no further, so it is lost then. Default: no limit.
     pub max: Option<Duration>,
 }
 
@@ -50,11 +50,11 @@ impl AutoExtend {
 /// [`AcquireRequest::hold`](crate::AcquireRequest::hold).
 #[derive(Clone)]
 pub struct Hold {
-    /// How.
+    /// How often and for how long.
     pub auto_extend: AutoExtend,
-    /// Who holds the lock, and hears what becomes of it.
+    /// Hears what becomes of the lock.
     pub holder: Arc<dyn Holder>,
-    /// Where the heartbeats run.
+    /// The runtime on which the heartbeats run.
     pub runtime: Handle,
 }
 
@@ -66,13 +66,13 @@ impl fmt::Debug for Hold {
     }
 }
 
-/// The backend of a lock that extends itself.
+/// What heartbeats need of a backend.
 pub(crate) trait Extender: Send + Sync + 'static {
-    /// Counts as an operation until what it gives is dropped. Fails once the backend is being closed.
+    /// Begins an operation, which lasts until the result is dropped. Fails once the backend is being closed.
     fn begin(&self) -> Result<Box<dyn Send>, Error>;
 
-    /// Extends locks, which end at `end` else, within the time that an operation may take. Gives the end of the time that this has,
-    /// too.
+    /// Extends locks, which would end at `end`. It may take until then, and no longer than an operation may. Also gives when its time
+    /// is over.
     fn extend<'a>(
         &'a self,
         lock_ids: Batch<LockId>,
@@ -90,34 +90,34 @@ pub(crate) trait Extender: Send + Sync + 'static {
     fn timed_out(&self, after: Duration) -> Error;
 }
 
-/// Whoever holds locks that extend themselves. The methods must not block.
+/// Holds locks that extend themselves. The methods must not block.
 pub trait Holder: Send + Sync + 'static {
-    /// Whether the lock is still wanted; asked before each heartbeat.
+    /// Whether the holder still works under the lock. This is asked before each heartbeat.
     fn presence(&self) -> Presence {
         Presence::Present
     }
 
-    /// The lock is held until this time, as far as is known now, whatever becomes of heartbeats until then: whoever looks at the clock
-    /// after it knows that the lock is lost before anybody says so.
+    /// Tells until when the lock is held if no heartbeat succeeds before. Whoever looks at the clock after that time knows that the lock is
+    /// lost, even before anybody says so.
     fn held_until(&self, end: Instant) {
         let _ = end;
     }
 
-    /// The lock ends at this time now, on the store's clock, in milliseconds since the Unix epoch.
+    /// Tells that the lock was extended, and when it ends now by the store's clock, in milliseconds since the Unix epoch.
     fn extended(&self, expires_at_ms: i64);
 
-    /// The lock is lost, or one of those that were granted together. The error is of the kind `LockLost`. `place` is that of the
-    /// one that is gone, in the order of the claims, if the store has said so. Nothing is told after it.
+    /// Tells that the lock is lost, or one of several that were granted together. The error is of the kind `LockLost`. `place` says which
+    /// one is gone, in the order of the claims, if the store has said so. Nothing is told after this.
     fn lost(&self, error: Error, place: Option<usize>);
 }
 
 /// Whether a [`Holder`] still works under its lock.
 #[derive(Debug)]
 pub enum Presence {
-    /// It does.
+    /// The holder works.
     Present,
-    /// It does not seem to, for this reason. The lock is not extended until it does again.
+    /// The holder does not seem to work, for this reason. The lock is not extended until it does again.
     Stalled(Error),
-    /// It never will again. The lock ends by itself, and nobody wants to know.
+    /// The holder will never work again. The lock ends by itself, and nobody wants to know.
     Gone,
 }

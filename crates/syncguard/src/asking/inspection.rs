@@ -1,4 +1,4 @@
-//! What is asked of a store to be looked at: a lock, which locks there are, and how the store is set up.
+//! What people look at: a lock, lists of locks, and how a store is set up.
 
 use crate::text::error::Error;
 use crate::values::fence::Fence;
@@ -50,7 +50,7 @@ pub const MAX_PAGE: usize = 100;
 pub struct PageRequest {
     /// The [`LockPage::next`] of the page before; `None` for the first page.
     pub after: Option<String>,
-    /// How many locks to give, from 1 to [`MAX_PAGE`]. On Redis it says only about how many.
+    /// How many locks to give, from 1 to [`MAX_PAGE`]. Redis may give more or fewer.
     pub limit: usize,
 }
 
@@ -116,17 +116,17 @@ impl From<bool> for Fact {
     }
 }
 
-/// How a store is set up: facts by name, without a judgement of them. What cannot be found out is missing.
+/// How a store is set up: facts by name, without a judgement of them. A fact that cannot be found out is missing.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Facts {
-    /// Of a cluster: which node they are of. Otherwise empty.
+    /// The node of a cluster that they are about. Empty for other stores.
     pub node: String,
     /// The facts, by name.
     pub facts: Vec<(&'static str, Fact)>,
 }
 
 impl Facts {
-    /// Adds what is known.
+    /// Adds a fact.
     pub(crate) fn add(&mut self, name: &'static str, fact: impl Into<Fact>) {
         self.facts.push((name, fact.into()));
     }

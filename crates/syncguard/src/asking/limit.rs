@@ -1,4 +1,4 @@
-//! When an attempt ends, and what it waits for until then.
+//! Knows when the time of an attempt is over, and what the attempt waits for until then.
 
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -10,14 +10,14 @@ use crate::text::error::{Error, ErrorKind};
 /// The end of an attempt's time.
 #[derive(Debug)]
 pub struct Limit {
-    /// When that is.
+    /// The time at which it is over.
     pub at: Instant,
-    /// What the attempt waits for, in words that may follow those of the error: no key and no credentials.
+    /// What the attempt waits for, in words that follow those of the error. They must contain no key and no credentials.
     pub waits_for: OnceLock<String>,
 }
 
 impl Limit {
-    /// The end of a time that begins now.
+    /// Starts a time now.
     pub fn after(time: Duration) -> Self {
         let now = Instant::now();
         Self {
@@ -26,7 +26,7 @@ impl Limit {
         }
     }
 
-    /// The error of an attempt that had no answer by then, with what it waited for, if that is known.
+    /// Adds to the error of an attempt without an answer what it waited for, if that is known.
     pub(crate) fn explain(&self, error: Error) -> Error {
         match self.waits_for.get() {
             Some(what) if error.kind() == ErrorKind::NetworkTimeout => error.followed_by(what),

@@ -1,6 +1,6 @@
 //! What a store is asked, and what it answers: requests, outcomes, and the rules by which locks are granted.
 //!
-//! It knows values. It must not know who asks, how often, or by which way; nor any store.
+//! This room knows values. It must not know who asks, how often or in which way, or any store.
 
 pub(crate) mod check;
 pub(crate) mod granting;

@@ -1,4 +1,4 @@
-//! What a store answers.
+//! The answers of a store.
 
 use std::time::Duration;
 
@@ -11,26 +11,26 @@ use crate::values::fence::Fence;
 use crate::values::labels::Labels;
 use crate::values::lock_id::LockId;
 
-/// What came of an [`Operation`](crate::Operation) that the store has answered.
+/// The store's answer to an [`Operation`](crate::Operation).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
-    /// Of an acquisition.
+    /// What an acquisition has come to.
     Acquire(AcquireOutcome),
-    /// Of a release, in the order of the lock ids.
+    /// What a release has come to, for each lock in the order of the lock ids.
     Release(Batch<ReleaseOutcome>),
-    /// Of an extension.
+    /// What an extension has come to.
     Extend(ExtendOutcome),
     /// Whether somebody holds the key.
     IsLocked(bool),
-    /// The live lock that fits.
+    /// The live lock that was looked for.
     Lookup(Option<LockRecord>),
     /// Whether somebody held the key.
     ForceRelease(bool),
     /// Some of the live locks.
     List(LockPage),
-    /// Of a script.
+    /// What a script has come to.
     Eval(EvalOutcome),
-    /// For which period something was done last, before any change; `None`: for none yet.
+    /// The mark as it was before any change; `None` if nothing was done for any period yet.
     Mark(Option<DoneMark>),
     /// How the store is set up.
     Facts(Vec<Facts>),
@@ -43,9 +43,9 @@ pub struct Grant {
     pub lock_id: LockId,
     /// Which slot of the key it is, if a slot was asked for.
     pub slot: Option<u16>,
-    /// Larger than that of every earlier holder of the key, or of that slot of it.
+    /// The fence. It is larger than that of every earlier holder of the key, or of this slot of it.
     pub fence: Fence,
-    /// When it ends, on the store's clock, in milliseconds since the Unix epoch.
+    /// When the lock ends, by the store's clock, in milliseconds since the Unix epoch.
     pub expires_at_ms: i64,
 }
 
@@ -58,13 +58,13 @@ pub enum AcquireOutcome {
     Locked {
         /// Which claim stood in the way.
         claim: usize,
-        /// How long until what stands in the way ends by itself and somebody else can have it, if the store has said so. Its
+        /// How long until the lock that stands in the way ends by itself and somebody else can have it, if the store has said so. Its
         /// holder may release it before, or extend it.
         free_in: Option<Duration>,
-        /// What is stored with it, if the store has said so. Of slots, with the one that ends first.
+        /// The labels of that lock, if the store has said them. If all slots are held, those of the one that ends first.
         labels: Labels,
     },
-    /// Nothing is to be done any more for the period that was asked for: for this one or a later one it was.
+    /// Something was done already for the period that was asked for, or for a later one.
     Done(DoneMark),
 }
 
@@ -74,7 +74,7 @@ impl AcquireOutcome {
         Self::Acquired(Batch::from([grant]))
     }
 
-    /// Whether somebody holds one of them.
+    /// Whether somebody holds one of the locks.
     pub fn is_locked(&self) -> bool {
         matches!(self, Self::Locked { .. })
     }
@@ -125,7 +125,7 @@ impl ExtendOutcome {
 /// The result of a script that was to run only if locks were held.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum EvalOutcome {
-    /// They were held, and it has run.
+    /// The locks were held, and the script has run.
     Done(Reply),
     /// One of them was not there, and nothing of the script has run.
     Absent {
@@ -136,9 +136,9 @@ pub enum EvalOutcome {
     },
 }
 
-/// What an [`Outcome`] of one kind holds, or an outcome of any kind.
+/// The types that can be taken out of an [`Outcome`]: what each kind holds, and the outcome itself.
 pub trait FromOutcome: Sized {
-    /// What `outcome` holds.
+    /// Takes the answer out of `outcome`.
     ///
     /// # Errors
     /// `Internal` if it is of another kind.
@@ -151,7 +151,7 @@ impl FromOutcome for Outcome {
     }
 }
 
-/// Of a release of one lock.
+/// The answer to a release of one lock.
 impl FromOutcome for ReleaseOutcome {
     fn of(outcome: Outcome) -> Result<Self, Error> {
         match Batch::<Self>::of(outcome)?.as_slice() {

@@ -1,8 +1,8 @@
-//! What a script gives, in one form for all ways on which it can come.
+//! The reply of a script, in one form for all transports.
 
 use std::fmt;
 
-/// A reply. Each transport converts its own replies into this. Numbers may also come as text.
+/// The reply of a script. Each transport converts its own replies into this. A number may also come as text.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Reply {
     /// Nothing: nil, null, or Lua's `false`.
@@ -11,9 +11,9 @@ pub enum Reply {
     Int(i64),
     /// Text or bytes, or a status.
     Bulk(Vec<u8>),
-    /// Several.
+    /// Several replies.
     Array(Vec<Reply>),
-    /// An error among several, in its words. One that comes alone is no reply, but what the script has failed with.
+    /// The words of an error inside an array. An error that is the whole answer is no reply: the script has failed then.
     Error(String),
 }
 

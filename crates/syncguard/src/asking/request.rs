@@ -1,4 +1,4 @@
-//! What a store is asked.
+//! The requests to a store.
 
 use std::fmt;
 use std::sync::Arc;
@@ -21,11 +21,10 @@ use crate::values::ttl::Ttl;
 /// What a store can be asked to do, in one atomic step each.
 #[derive(Debug, Clone)]
 pub enum Operation {
-    /// Acquire the locks if nobody holds any of them: all or none. The fences are counted in the same step, and their limit is
-    /// checked before anything is written.
+    /// Acquire all locks if nobody holds any of them, or none. The fences are counted in the same step, and their limit is checked
+    /// before anything is written.
     Acquire(AcquireRequest),
-    /// Free the locks that these lock ids own, each for itself: what one of them owns is freed also if another owns
-    /// nothing.
+    /// Free the locks with these lock ids, each for itself: if one is not there, the others are freed all the same.
     Release(ReleaseRequest),
     /// Make locks end later, all or none. An expired one stays expired.
     Extend(Extension),
@@ -36,19 +35,19 @@ pub enum Operation {
     /// Free the key whoever holds it. The fence counter stays, so that the next holder's fence is larger than that of the
     /// holder before.
     ForceRelease(Key),
-    /// List live locks, a page at a time, for people to look at: by the time they do, it is out of date. A lock that comes
-    /// or goes meanwhile may be missing, and on Redis one may be listed twice. `InvalidArgument` where the store cannot.
+    /// List live locks, a page at a time, for people to look at: by then the list is out of date. A lock that comes or goes
+    /// meanwhile may be missing, and Redis may list one twice. `InvalidArgument` if the store cannot list.
     List(PageRequest),
-    /// Run a script only if these locks are held. `InvalidArgument` where the store runs none.
+    /// Run a script only if these locks are held. `InvalidArgument` if the store runs no scripts.
     Eval(Eval),
-    /// Tell for which period of the key something was done last, and change that, whoever holds the lock.
+    /// Tell for which period of a key something was done last, and change that, whoever holds the lock.
     Mark {
-        /// Of which key.
+        /// The key.
         key: Key,
-        /// What it is to be afterwards.
+        /// How to change the mark.
         change: MarkChange,
     },
-    /// Tell how the store is set up, for diagnosis: of a cluster for each node that has locks, otherwise once. Changes
+    /// Tell how the store is set up, for diagnosis. A cluster tells it for each node that has locks, other stores once. Changes
     /// nothing.
     Facts,
 }
@@ -56,21 +55,21 @@ pub enum Operation {
 /// One attempt to acquire a lock, or several at once.
 #[derive(Debug, Clone)]
 pub struct AcquireRequest {
-    /// What to lock. All who ask for several locks name them in the same order, that of their keys; claims of the same key
-    /// stand side by side.
+    /// The claims, in the order of their keys, which is the same for all who ask for several locks. Claims of the same key stand
+    /// side by side.
     pub claims: Batch<Claim>,
-    /// How long they last, from the moment the store grants them.
+    /// How long the locks last, from the moment the store grants them.
     pub ttl: Ttl,
-    /// What to store with them.
+    /// The labels to store with the locks.
     pub labels: Labels,
-    /// Grants the lock only if nothing was done for this period yet, or for a later one. For one claim, without slots.
+    /// Grants the lock only if nothing was done yet for this period or a later one. For one claim, without slots.
     pub due: Option<Due>,
-    /// Extends them once they are granted. That is the part of the functions in [`operation`](crate::operation), and
-    /// not of backends.
+    /// How to extend the locks once they are granted. The functions in [`operation`](crate::operation) see to that, and not
+    /// backends.
     pub hold: Option<Box<Hold>>,
-    /// When the attempt ends. A backend that finds out before what it waits for says so there.
+    /// When the time of the attempt is over. A backend that knows what it waits for notes that there.
     pub limit: Option<Arc<Limit>>,
-    /// Where a backend notes when it sends the attempt.
+    /// The note in which a backend says when it sends the attempt.
     pub sending: Sending,
 }
 
@@ -83,7 +82,7 @@ impl AcquireRequest {
         Ok(Self::with(Batch::from([Claim::new(key)?]), ttl))
     }
 
-    /// A request for all that is claimed, or nothing.
+    /// A request for all claims or none.
     ///
     /// # Errors
     /// `InvalidArgument` for no claim, for more than [`MAX_CLAIMS`](crate::MAX_CLAIMS), for a key that is claimed in two
@@ -104,7 +103,7 @@ impl AcquireRequest {
         }
     }
 
-    /// The claim of one key itself, if nothing else is asked for.
+    /// The claim, if it is the only one and not of a slot.
     pub fn single(&self) -> Option<&Claim> {
         let [claim] = self.claims.as_slice() else {
             return None;
@@ -115,13 +114,13 @@ impl AcquireRequest {
         }
     }
 
-    /// The same for stores that grant one lock at a time.
+    /// As [`single`](Self::single), with the error of stores that grant one lock at a time.
     pub(crate) fn only(&self) -> Result<&Claim, Error> {
         self.single().ok_or_else(one_at_a_time)
     }
 
     /// # Errors
-    /// `InvalidArgument` for a period of several locks.
+    /// `InvalidArgument` for a period with several locks, or with slots.
     pub(crate) fn check(&self) -> Result<(), Error> {
         match self.due.is_some() && self.only().is_err() {
             true => Err(Error::invalid("due takes one key, without slots")),
@@ -129,7 +128,7 @@ impl AcquireRequest {
         }
     }
 
-    /// The ids that will own the locks, in the order of the claims.
+    /// The ids of the locks, in the order of the claims.
     pub fn lock_ids(&self) -> Batch<LockId> {
         self.claims
             .iter()
@@ -143,24 +142,24 @@ impl AcquireRequest {
 pub struct ReleaseRequest {
     /// Proof of ownership.
     pub lock_ids: Batch<LockId>,
-    /// Stores in the same step that something is done. For one lock.
+    /// What to store as done in the same step. For one lock.
     pub done: Option<Finish>,
 }
 
-/// What is done once a lock is released.
+/// What was done under a lock that is released.
 #[derive(Debug, Clone)]
 pub struct Finish {
     /// The key of the lock.
     pub key: Key,
-    /// The period for which it is done. It is stored only if the lock is still held, and a later one that is stored stays. A
-    /// release that is repeated because its answer was lost knows by the lock id whether it was stored before: then it has
-    /// released the lock, too.
+    /// The period for which it is done. It is stored only if the lock is still held, and never replaces a later one. A release that
+    /// is repeated because its answer was lost sees by the lock id whether it has stored this before: then it has released the
+    /// lock, too.
     pub due: Due,
 }
 
 impl ReleaseRequest {
     /// # Errors
-    /// `InvalidArgument` for what is done under several locks.
+    /// `InvalidArgument` if something is done under several locks.
     pub(crate) fn check(&self) -> Result<(), Error> {
         match self.done.is_some() && self.lock_ids.len() != 1 {
             true => Err(Error::invalid("done takes one lock id")),
@@ -168,7 +167,7 @@ impl ReleaseRequest {
         }
     }
 
-    /// The lock id, and what is done once it is released; `None` for a release of locks alone.
+    /// The lock id, and what was done under the lock. `None` for a release with which nothing is stored.
     pub(crate) fn finish(&self) -> Option<(&LockId, &Finish)> {
         self.lock_ids.first().zip(self.done.as_ref())
     }
@@ -196,32 +195,31 @@ pub struct Extension {
     pub lock_ids: Batch<LockId>,
     /// How long they are to last from the moment the store extends them.
     pub ttl: Ttl,
-    /// Whether the locks extend themselves. Many of those are due together, and one may wait a moment to go to the store
-    /// with others.
+    /// Whether this is a heartbeat. Many of them are due together, so one may wait a moment to go to the store with others.
     pub is_heartbeat: bool,
-    /// When the answer comes too late, because the locks have ended by then; `None` if that is not known. A connection that is
-    /// silent is given up in time for it.
+    /// When the locks end, after which the answer is of no use; `None` if that is not known. A silent connection is given up in time
+    /// for another try.
     pub needed_by: Option<Instant>,
-    /// The end of its time, for a store that can tell what it waits for.
+    /// When the time of the attempt is over. A backend that knows what it waits for notes that there.
     pub limit: Option<Arc<Limit>>,
-    /// Whether the holder gives the locks back, and they only end somewhat later. Nothing rests on them any more, so that replicas need not
-    /// have it.
+    /// Whether the holder gives the locks back, and only makes them end somewhat later. Nothing depends on them any more, so replicas
+    /// need not have this extension.
     pub gives_back: bool,
 }
 
-/// A script of the caller's, in the language of the store, to run only if all these locks are held, in one atomic step. The text
-/// is a developer's; what comes from elsewhere goes into the keys and arguments.
+/// A caller's script, in the language of the store. It runs only if all these locks are held, in one atomic step with the check. A
+/// developer writes the text; what comes from elsewhere goes into the keys and arguments.
 #[derive(Clone)]
 pub struct Eval {
-    /// What must be held: the key, of a slot with its number, and proof of ownership.
+    /// The locks that must be held: the key of each, which for a slot has its number, and its lock id.
     pub locks: Batch<(Key, LockId)>,
     /// The script's text.
     pub script: String,
-    /// The names of the caller's data that it touches.
+    /// The names of the caller's data that the script touches.
     pub keys: Vec<String>,
-    /// What else it is given.
+    /// The arguments of the script.
     pub arguments: Vec<String>,
-    /// Where a backend notes when it sends the script.
+    /// The note in which a backend says when it sends the script.
     pub sending: Sending,
 }
 
@@ -246,7 +244,7 @@ fn one_at_a_time() -> Error {
 }
 
 impl Extension {
-    /// One that the holder asks for.
+    /// An extension that the holder asks for.
     pub fn new(lock_ids: Batch<LockId>, ttl: Ttl) -> Self {
         Self {
             lock_ids,

@@ -1,4 +1,4 @@
-//! When an operation is sent: whoever gives up an acquisition that was not has nothing to undo.
+//! Notes when an operation is sent. Whoever gives up an acquisition that was never sent has nothing to undo.
 
 use std::future::Future;
 use std::sync::{Arc, Mutex};
@@ -8,8 +8,8 @@ use tokio::time::Instant;
 use crate::clock;
 use crate::mutex::lock;
 
-/// A note of when an operation is sent. It goes down with the request to what sends it. A backend that writes nothing down is taken
-/// to send at once. By default nobody reads the note.
+/// A note of when an operation is sent. It goes down with the request to whatever sends that. If a backend writes nothing into it, the
+/// operation counts as sent at once. By default nobody reads the note.
 #[derive(Debug, Clone, Default)]
 pub struct Sending(Option<Arc<Mutex<SendingState>>>);
 
@@ -27,8 +27,8 @@ impl Sending {
         Self(Some(Arc::default()))
     }
 
-    /// Waits for `ready`, which the operation needs before it is sent: a connection, or a permit. What the operation has
-    /// sent before, if anything, must have been refused.
+    /// Waits for `ready`, which the operation needs before it can be sent, such as a connection or a permit. If the operation was
+    /// sent before, that must have been refused.
     pub async fn before<T>(&self, ready: impl Future<Output = T>) -> T {
         self.note(SendingState::Waiting);
         let value = ready.await;
@@ -36,7 +36,7 @@ impl Sending {
         value
     }
 
-    /// The operation is sent. The lock of an acquisition lasts from now on, if it is granted.
+    /// Notes that the operation is sent now. If it is an acquisition, the TTL of its lock begins now.
     pub fn now(&self) {
         if self.0.is_some() {
             self.note(SendingState::Sent(clock::now()));
@@ -48,7 +48,7 @@ impl Sending {
         matches!(self.state(), SendingState::Waiting)
     }
 
-    /// When it was sent last, if that is known.
+    /// When the operation was sent last, if that is known.
     pub(crate) fn sent(&self) -> Option<Instant> {
         match self.state() {
             SendingState::Sent(at) => Some(at),
