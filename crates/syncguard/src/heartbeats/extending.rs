@@ -1,4 +1,4 @@
-//! An extension on its way, and what comes of it for the locks that it is about.
+//! Passes the answer of an extension on to the locks that it is about.
 
 use std::sync::Arc;
 
@@ -13,12 +13,12 @@ use crate::values::batch::Batch;
 use crate::values::lock_id::LockId;
 use crate::values::ttl::Ttl;
 
-/// An extension on its way. If it is dropped, nobody knows what became of it.
+/// An extension on its way. If this is dropped without an answer, nobody knows what became of it.
 pub(crate) struct Extending {
     shared: Arc<Shared>,
-    /// The entries that it is about.
+    /// The leads of the grants that it is about.
     leads: Batch<LockId>,
-    /// The locks that it names.
+    /// The locks that it extends.
     lock_ids: Batch<LockId>,
     ttl: Ttl,
     sent: Instant,
@@ -43,7 +43,7 @@ impl Extending {
         }
     }
 
-    /// Notes what came of it, and tells the holders.
+    /// Notes the answer, and tells the holders.
     pub(crate) fn done(mut self, answer: &Result<ExtendOutcome, Error>) {
         self.is_done = true;
         self.note(Some(answer));
@@ -73,8 +73,8 @@ impl Extending {
         }
     }
 
-    /// What the answer says of locks that were granted together: nothing if only some of them were extended, or if the one that
-    /// is gone is none of them any more.
+    /// What the answer means for one grant. `None` if only some of its locks were extended, or if the lock that is gone does not
+    /// belong to it any more.
     fn answer_for<'a>(
         &self,
         members: &Members,

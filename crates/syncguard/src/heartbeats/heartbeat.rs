@@ -1,4 +1,4 @@
-//! A lock that extends itself, or several that were granted together: when it ends, and what is to be done next. Pure: the time is given.
+//! Decides for one grant when its lock ends and what to do next. This is pure: the time is given.
 
 use std::mem::take;
 use std::sync::Arc;
@@ -13,15 +13,16 @@ use crate::text::error::{Error, ErrorKind};
 use crate::values::time::{TIME_TOLERANCE_MS, TimeAuthority};
 use crate::values::ttl::Ttl;
 
-/// How long after a lock's end the answer to an extension may come that was sent before it. Half of the tolerance:
-/// the other half is for the holder, who has to stop if it does not come.
+/// How long after a lock's end the answer may come to an extension that was sent before. This is half of the tolerance: the holder,
+/// who has to stop if no answer comes, needs the other half.
 const GRACE: Duration = Duration::from_millis(TIME_TOLERANCE_MS.unsigned_abs() / 2);
 
-/// A try is this part of the time that is left after the one before. So there are some ten of them in any TTL, and
-/// most of them near the end.
+/// After a failure, the next try comes when this part of the time that is left has passed. So any TTL has some ten tries, and most of
+/// them are near the end.
 const RETRIES: u32 = 4;
-/// After another server has become the one that keeps the locks, so long tries follow each other quickly, and how quickly.
+/// For so long after another server has taken over, failed tries are repeated quickly.
 const HURRY: Duration = Duration::from_secs(3);
+/// The pause between such tries.
 const HURRIED_PAUSE: Duration = Duration::from_millis(200);
 /// The shortest pause between two tries.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(10);
@@ -29,50 +30,50 @@ const MILLISECOND: Duration = Duration::from_millis(1);
 /// Longer than anybody waits, and short enough to be added to any time.
 const LONGEST: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
 
-/// A lock that extends itself.
+/// The heartbeats of one lock, or of several that were granted together.
 pub(super) struct Heartbeat {
     pub(super) extender: Arc<dyn Extender>,
     pub(super) holder: Arc<dyn Holder>,
     ttl: Ttl,
     every: Duration,
-    /// Until when it may be held.
+    /// The longest time until which the lock may be held.
     limit: Option<Instant>,
     end: Instant,
-    /// When to look at it again.
+    /// When to look at the lock again.
     next: Instant,
-    /// Whether it lasts until `limit` already.
+    /// Whether the lock lasts until `limit` already.
     is_final: bool,
-    /// Extensions on their way, also those that the holder has asked for.
+    /// How many extensions are on their way, with those that the holder has asked for.
     calls: u32,
-    /// Whether there was more than one at a time. The store may have carried them out in either order.
+    /// Whether extensions were on their way at the same time. The store may have carried them out in either order.
     overlapped: bool,
-    /// Whether the last answer came after the end that it brought: then one more extension may follow at once.
+    /// Whether the last answer came only after the end that it brought. Then one more extension may follow at once.
     is_late: bool,
-    /// Since when another server keeps the lock, until that one has extended it.
+    /// When another server took over, until that one has extended the lock.
     hurried: Option<Instant>,
-    /// What the last heartbeat failed with.
+    /// The error of the last heartbeat, if it failed.
     failure: Option<Error>,
 }
 
 /// Why a lock is lost.
 pub(super) struct Loss {
     pub(super) error: Error,
-    /// Which of those that were granted together is gone, if the store has said so.
+    /// Which of several locks is gone, if the store has said so.
     pub(super) place: Option<usize>,
 }
 
 /// What is to be done for a lock.
 pub(super) enum Step {
-    /// Extend it by this TTL.
+    /// Extend the lock by this TTL.
     Extend(Ttl),
-    /// Nothing before [`Heartbeat::next`].
+    /// Do nothing before [`Heartbeat::next`].
     Wait,
-    /// Tell its holder that it is lost.
+    /// Tell the holder that the lock is lost.
     Lose(Loss),
 }
 
 impl Heartbeat {
-    /// A lock whose acquisition was sent at the time `sent`.
+    /// Starts for a lock whose acquisition was sent at `sent`.
     pub(super) fn new(extender: Arc<dyn Extender>, hold: &Hold, ttl: Ttl, sent: Instant) -> Self {
         let limit = hold.auto_extend.max.map(|max| sent + max.min(LONGEST));
         let mut heartbeat = Self {
@@ -94,23 +95,23 @@ impl Heartbeat {
         heartbeat
     }
 
-    /// When to look at it again.
+    /// When to look at the lock again.
     pub(super) fn next(&self) -> Instant {
         self.next
     }
 
-    /// Whether a heartbeat that is due at `next` may go with others at the time `now`.
+    /// Whether the next heartbeat is due so soon after `now` that it may go with others.
     pub(super) fn is_due_soon(&self, now: Instant) -> bool {
         self.next <= now + self.every / 10 && self.next < self.end
     }
 
-    /// When it ends, as far as is known.
+    /// When the lock ends, as far as is known.
     pub(super) fn end(&self) -> Instant {
         self.end
     }
 
-    /// Until when it is held, as things are: while a heartbeat is on its way, or when one more may follow at once, for a moment longer
-    /// than until its end.
+    /// Until when the lock counts as held. That is its end, and a moment longer while a heartbeat is on its way, or while one more may
+    /// follow at once.
     pub(super) fn held_until(&self, is_beating: bool) -> Instant {
         match is_beating || self.is_late {
             true => self.answer_by(),
@@ -118,12 +119,12 @@ impl Heartbeat {
         }
     }
 
-    /// Until when the answer to an extension may come that was sent before the end.
+    /// Until when the answer may come to an extension that was sent before the end.
     pub(super) fn answer_by(&self) -> Instant {
         self.end + self.grace()
     }
 
-    /// Another server keeps the lock from now on: what was sent before may be unknown to it.
+    /// Makes the next heartbeat due at once, because another server may have taken over that does not know the last one.
     pub(super) fn hurry(&mut self, now: Instant) {
         if !self.is_final {
             self.hurried = Some(now);
@@ -131,7 +132,7 @@ impl Heartbeat {
         }
     }
 
-    /// Decides at its time. It cannot be extended now if there is a `hindrance`.
+    /// Decides what to do at `now`. If there is a `hindrance`, the lock cannot be extended now.
     pub(super) fn step(&mut self, now: Instant, hindrance: Option<Error>) -> Step {
         let last = match take(&mut self.is_late) {
             true => self.answer_by(),
@@ -159,18 +160,18 @@ impl Heartbeat {
         Step::Extend(ttl)
     }
 
-    /// An extension by `ttl` is about to be sent.
+    /// Notes that an extension by `ttl` is about to be sent.
     pub(super) fn begin(&mut self, ttl: Ttl, sent: Instant) {
         self.calls += 1;
         self.overlapped |= self.calls > 1;
-        // If it shortens the lock, the store may carry it out at any time from now on.
+        // The store may carry it out from now on, so a shorter end counts at once.
         let end = end_of(sent, ttl);
         if end < self.end {
             self.ends(end);
         }
     }
 
-    /// What came of it; `None` if that is not known. Gives why the lock is lost, if it is.
+    /// Notes the answer to an extension, or `None` if nobody knows what became of it. Gives why the lock is lost, if it is.
     pub(super) fn finish(
         &mut self,
         ttl: Ttl,
@@ -195,7 +196,7 @@ impl Heartbeat {
                 });
                 self.is_late = self.calls == 1 && self.end <= now;
                 if self.calls > 1 {
-                    // It brought no later end, and neither does the next one before the other is answered.
+                    // While another extension is on its way, this one brings no later end, and a further one would not either.
                     self.next = self.next.max(self.retry_at(now, now));
                 }
             }
@@ -210,7 +211,7 @@ impl Heartbeat {
         None
     }
 
-    /// Sees to it that the server that keeps the lock since then is asked soon. The last extension was `sent` at that time.
+    /// Makes sure that the server that took over at `since` extends the lock soon. The last extension was sent at `sent`.
     fn go_on_hurrying(&mut self, since: Instant, sent: Instant, now: Instant, is_done: bool) {
         let pause = match sent >= since {
             false => Duration::ZERO,
@@ -225,10 +226,10 @@ impl Heartbeat {
         }
     }
 
-    /// Sets the end, and with it the next heartbeat: as long before the end as after an extension by the TTL. A lock
-    /// that its holder has extended for longer is left alone meanwhile.
+    /// Sets the end, and the next heartbeat as long before it as after any extension by the TTL. So a lock that its holder has extended
+    /// for longer has no heartbeats for a while.
     fn ends(&mut self, end: Instant) {
-        // Only its first TTL can take it past the limit: then it is the holder's for less than the store keeps it.
+        // Only the first TTL can go past the limit. Then the holder loses the lock before it ends in the store.
         self.end = self.limit.map_or(end, |limit| end.min(limit));
         // TTLs are whole milliseconds.
         self.is_final = self
@@ -246,16 +247,16 @@ impl Heartbeat {
         };
     }
 
-    /// Tries again after a while, at the latest at the end: then it is lost.
+    /// Keeps the error, and sets the time of the next try. At the end at the latest, the lock is lost.
     fn fail(&mut self, tried: Instant, now: Instant, error: Error) {
         self.failure = Some(error);
         self.next = self.retry_at(tried, now);
     }
 
-    /// When to try again what was tried at that time and has brought nothing. Waiting for an answer counts as a pause.
+    /// When to try again after a try at `tried` that brought nothing. The time that it took counts as a part of the pause.
     fn retry_at(&self, tried: Instant, now: Instant) -> Instant {
         let left = self.end.saturating_duration_since(tried);
-        // Without randomness the locks of many processes would be tried at the same times.
+        // Without randomness, many processes would try at the same times.
         let jitter = 0.75 + random::unit().unwrap_or(0.5) / 2.0;
         let next = tried + (left / RETRIES).mul_f64(jitter);
         self.end.min(next.max(now + SHORTEST_PAUSE))
@@ -264,7 +265,7 @@ impl Heartbeat {
     fn grace(&self) -> Duration {
         match self.extender.time_authority() {
             TimeAuthority::Server => GRACE,
-            // There the tolerance is for clocks that differ.
+            // On such a store, the tolerance is for clocks that differ.
             TimeAuthority::Client => Duration::ZERO,
         }
     }
@@ -291,7 +292,7 @@ impl Heartbeat {
     }
 }
 
-/// When a lock ends at the earliest that was granted or extended by a request sent at the time `sent`.
+/// The earliest time at which a lock can end that was granted or extended by a request sent at `sent`.
 pub(crate) fn end_of(sent: Instant, ttl: Ttl) -> Instant {
     sent + ttl.as_duration().min(LONGEST)
 }

@@ -1,4 +1,4 @@
-//! The locks of one backend that extend themselves, and by when to look at each of them.
+//! Keeps the locks of one backend that extend themselves, in the order in which to look at them.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
@@ -18,7 +18,7 @@ use crate::values::lock_id::LockId;
 
 #[derive(Default)]
 pub(super) struct Shared {
-    /// How many locks there are: most backends have none, and their operations look no further.
+    /// How many grants there are. Most backends have none, so that their operations need not lock the mutex.
     pub(super) count: AtomicUsize,
     pub(super) locks: Mutex<Locks>,
     /// Tells the task that a lock is due earlier than it knows.
@@ -27,11 +27,11 @@ pub(super) struct Shared {
 
 #[derive(Default)]
 pub(super) struct Locks {
-    /// Locks that were granted together are one entry, under the lock id of the first of them.
+    /// An entry for each grant, under the lock id of its first lock, which leads it.
     pub(super) by_lock_id: HashMap<LockId, Entry>,
-    /// Under which lock id the others are.
+    /// For every other lock, the one that leads its grant.
     pub(super) leads: HashMap<LockId, LockId>,
-    /// By when to look at them again.
+    /// The entries, by the time at which to look at them again.
     pub(super) queue: BTreeMap<(Instant, u64), LockId>,
     pub(super) numbers: u64,
     pub(super) is_running: bool,
@@ -40,30 +40,32 @@ pub(super) struct Locks {
 pub(super) struct Entry {
     pub(super) heartbeat: Heartbeat,
     pub(super) members: Members,
-    /// Where it is in the queue: at this time, and with a number that tells it from others that are due then.
+    /// The time at which the entry is in the queue.
     pub(super) at: Instant,
+    /// Tells the entry from others that are due at the same time.
     pub(super) number: u64,
     pub(super) state: HeartbeatState,
 }
 
 pub(super) enum HeartbeatState {
-    /// It waits for its next heartbeat.
+    /// The lock waits for its next heartbeat.
     Waiting,
-    /// It is in a batch, and its turn has not come. Whether it ends before that is seen all the same.
+    /// The lock is in a batch, and its turn has not come. It stays in the queue, so that its end is noticed.
     Due,
-    /// A heartbeat is on its way. If something is sent here, the time for the answer is over; once this is dropped, there is
-    /// no need for it any more.
+    /// A heartbeat is on its way. A message on this channel says that the time for the answer is over. If the sender is dropped, the
+    /// heartbeat is not needed any more.
     Beating(Option<oneshot::Sender<()>>),
 }
 
 pub(super) enum Next {
-    /// The locks whose heartbeats are due, the one with the nearest end last, and those whose end has come.
+    /// The locks whose heartbeats are due, with the nearest end last because tasks take from there, and those whose end has come.
     Due {
         due: Vec<LockId>,
         ended: Vec<LockId>,
     },
     At(Instant),
-    /// All locks have just come to their end, or to that of the time for an answer: what is done about them tells more.
+    /// The queue is empty, because all locks have just come to their end, or to the end of the time for an answer. Whatever is done
+    /// about them notifies `changed`.
     Unknown,
 }
 
@@ -88,8 +90,8 @@ impl Shared {
         Some(entry)
     }
 
-    /// Takes locks out of what is extended. Gives the heartbeats that are on their way for those of which nothing is left: they are
-    /// given up when that is dropped.
+    /// Extends these locks no more. Gives the heartbeats that are on their way for grants of which nothing is left. Dropping them gives
+    /// them up.
     pub(super) fn leave(&self, lock_ids: &[LockId]) -> Vec<oneshot::Sender<()>> {
         let mut beating = Vec::new();
         for lock_id in lock_ids {
@@ -110,8 +112,8 @@ impl Shared {
                 }
                 continue;
             }
-            // A heartbeat that names it, too, is given up: the next one, for the others, is due at once. After their end none may be sent
-            // any more, and only the answer that is on its way can keep them.
+            // The heartbeat on its way names this lock, too, so it is given up, and another one for the rest is due at once. After their
+            // end no more may be sent, so then the heartbeat on its way goes on, because only its answer can save the rest.
             let has_time = clock::now() < entry.heartbeat.end();
             if has_time && matches!(entry.state, HeartbeatState::Beating(_)) {
                 entry.state = HeartbeatState::Waiting;
@@ -139,7 +141,7 @@ impl Shared {
 }
 
 impl Entry {
-    /// When to look at it, as things are.
+    /// When to look at the entry in its present state.
     pub(super) fn look_at(&self) -> Instant {
         match self.state {
             HeartbeatState::Waiting => self.heartbeat.next(),
@@ -150,7 +152,8 @@ impl Entry {
 }
 
 impl Locks {
-    /// Takes what is due now or soon out of the queue, else says when something is. A heartbeat whose time is over is told so.
+    /// Takes the locks that are due now or soon. If there are none, says when the next one is. Heartbeats whose time for an answer is
+    /// over are told so.
     pub(super) fn take_due(&mut self, now: Instant) -> Next {
         let (mut due, mut ended) = (Vec::new(), Vec::new());
         while let Some(first) = self.queue.first_entry() {
@@ -158,14 +161,14 @@ impl Locks {
                 first.remove();
                 continue;
             };
-            // The first one sets the time, and those that are due soon go with it.
+            // If one lock is due, those that are due soon go with it.
             let is_waiting = matches!(entry.state, HeartbeatState::Waiting);
             let goes_with = is_waiting && !due.is_empty() && entry.heartbeat.is_due_soon(now);
             if entry.at > now && !goes_with {
                 break;
             }
             let lock_id = first.remove();
-            // It does not hear that if its runtime has ended.
+            // If sending fails, the heartbeat has ended with its runtime, and the lock is looked at here.
             if let HeartbeatState::Beating(late) = &mut entry.state
                 && late.take().is_some_and(|late| late.send(()).is_ok())
             {
@@ -215,12 +218,12 @@ impl Locks {
         self.queue.insert((entry.at, entry.number), lock_id.clone());
     }
 
-    /// Under which lock id that lock is.
+    /// The lock that leads the grant of this one.
     pub(super) fn lead(&self, lock_id: &LockId) -> LockId {
         self.leads.get(lock_id).unwrap_or(lock_id).clone()
     }
 
-    /// The entries that have some of these locks.
+    /// The leads of the grants that have some of these locks.
     pub(super) fn leads_of(&self, lock_ids: &[LockId]) -> Batch<LockId> {
         let mut leads = Batch::new();
         for lock_id in lock_ids {

@@ -1,4 +1,5 @@
-//! Locks that do not extend themselves: once another server may keep them, each is asked after.
+//! Asks the store after locks that do not extend themselves when another server may have taken over: no heartbeat would notice that
+//! they are gone.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -11,24 +12,24 @@ use tokio::time::Instant;
 use crate::mutex::lock;
 use crate::values::lock_id::LockId;
 
-/// How many are asked after at a time: stores send together what comes together.
+/// How many locks are asked after at a time, because stores send together what comes together.
 const AT_ONCE: usize = 64;
 
-/// Whoever holds locks that do not extend themselves.
+/// Holds locks that do not extend themselves.
 pub(crate) trait LookedAt: Send + Sync {
     /// When the locks end; `None` if they are not held any more.
     fn end(&self) -> Option<Instant>;
 
-    /// Asks the store whether it has them, and notes that they are lost if it has not.
+    /// Asks the store whether it still has the locks. If not, notes that they are lost.
     fn look(self: Arc<Self>) -> BoxFuture<'static, ()>;
 }
 
 /// The locks of one backend that do not extend themselves.
 #[derive(Default)]
 pub(crate) struct Looks {
-    /// By their first lock ids.
+    /// The holders, by the first lock id of each.
     held: Mutex<HashMap<LockId, Weak<dyn LookedAt>>>,
-    /// Asks after those that others hold.
+    /// Asks after locks that are held outside of this crate.
     others: OnceLock<Box<dyn Fn() + Send + Sync>>,
 }
 
@@ -42,13 +43,13 @@ impl Looks {
         lock(&self.held).remove(lock_id);
     }
 
-    /// Lets `ask` be called, too, from now on. The first one stays.
+    /// Adds a function that asks after locks that are held outside of this crate. Only the first one counts.
     pub(crate) fn ask_others(&self, ask: Box<dyn Fn() + Send + Sync>) {
-        // Whoever was there before asks after all.
+        // The first function asks after all of them, so a second one is not needed.
         let _ = self.others.set(ask);
     }
 
-    /// Asks after all in the background, the nearest end first. Does nothing outside a tokio runtime.
+    /// Asks after all locks in the background, the nearest end first. Outside a tokio runtime, only the function for others is called.
     pub(crate) fn ask(&self) {
         if let Some(ask) = self.others.get() {
             ask();
@@ -64,7 +65,7 @@ impl Looks {
             .into_iter()
             .filter_map(|held| Some((held.end()?, held)));
         let mut held: Vec<_> = ends.collect();
-        // The last one is taken first.
+        // Tasks take from the end of the list, so the nearest end comes last.
         held.sort_by_key(|(end, _)| Reverse(*end));
         let tasks = held.len().min(AT_ONCE);
         let held = Arc::new(Mutex::new(held));

@@ -1,9 +1,9 @@
-//! Locks that extend themselves: when one is lost, which is due next, and the task that extends those that are.
+//! Extends locks by heartbeats, and knows when one is lost.
 //!
-//! It knows values and outcomes, and is given what extends a lock. It must not know backends, guards or those who wait, nor any store.
+//! This room knows values and outcomes, and is given what extends a lock. It must not know backends, guards, waiters, or any store.
 //!
-//! A lock that extends itself does so by *heartbeats*: extensions that one task per backend sends, those of many
-//! locks together ([`Heartbeats`]). The task runs while such locks are held, and at no other time.
+//! A *heartbeat* is an extension of a lock that extends itself. One task per backend sends the heartbeats of all its locks, many of
+//! them together ([`Heartbeats`]). The task runs only while such locks are held.
 //!
 //! # When a lock is lost
 //!
@@ -11,11 +11,11 @@
 //! The store cannot end it earlier by itself, because its own count starts later. The end is on the monotonic clock
 //! of this process, so that nobody who sets a clock moves it, and a process that was stopped finds it passed.
 //!
-//! - The store says that it has no such lock: it is lost at once.
-//! - Extensions fail: they are tried again, more often as the end comes near. When it has come, the lock is lost.
-//! - An extension that was sent before the end and is not answered yet may come until `GRACE` after it. If it says by
-//!   then that the lock was extended, but so late that the new end has passed as well, one more is sent at once. The store
-//!   gives the lock to nobody before the tolerance of a second has passed (docs/decisions/tolerance.md).
+//! - If the store says that it has no such lock, it is lost at once.
+//! - If an extension fails, it is tried again, more often as the end comes near. At the end, the lock is lost.
+//! - The answer to an extension that was sent before the end may come until `GRACE` after the end. If it says that the lock was
+//!   extended, but the new end has passed by then as well, one more extension is sent at once. The store gives the lock to nobody
+//!   before the tolerance of a second has passed (docs/decisions/tolerance.md).
 //!
 //! In no other case is an extension sent after the end: a holder that was stopped past it must not go on, whatever the
 //! store says.
@@ -56,7 +56,7 @@ const LONGEST_SLEEP: Duration = Duration::from_secs(24 * 3600);
 pub(crate) struct Heartbeats(Arc<Shared>);
 
 impl Heartbeats {
-    /// Extends locks from now on. Their acquisition was sent at the time `sent`.
+    /// Extends locks from now on. Their acquisition was sent at `sent`.
     #[expect(
         clippy::too_many_arguments,
         reason = "what was granted, and who extends and holds it"
@@ -99,17 +99,17 @@ impl Heartbeats {
         }
     }
 
-    /// Ends the heartbeats of locks, if they have any. One that is on its way and was not sent yet is not sent any more. Of locks
-    /// that were granted together, the others are extended without them from then on.
+    /// Ends the heartbeats of locks, if they have any. A heartbeat that was not sent yet is not sent any more. Others that were granted
+    /// together with these locks are extended without them from then on.
     pub(crate) fn stop(&self, lock_ids: &[LockId]) {
         if self.any() {
-            // What nobody waits for is not sent any more.
+            // Dropping this gives up the heartbeats that are on their way.
             drop(self.0.leave(lock_ids));
         }
     }
 
-    /// As [`stop`](Self::stop), for locks that are to end later than at once: a heartbeat that is on its way could make them last longer
-    /// again. Gives what completes when none is.
+    /// As [`stop`](Self::stop), for locks that are to end later than at once. A heartbeat that is on its way could make them last longer
+    /// again, so this completes only when there is none.
     pub(crate) fn finish(&self, lock_ids: &[LockId]) -> impl Future<Output = ()> + Send + use<> {
         let beating = match self.any() {
             true => self.0.leave(lock_ids),
@@ -117,14 +117,14 @@ impl Heartbeats {
         };
         async move {
             for mut heartbeat in beating {
-                // Answered, or its time is over.
+                // Closed when the heartbeat is answered, or when its time is over.
                 heartbeat.closed().await;
             }
         }
     }
 
-    /// Notes that the holder itself extends locks. To be called before that is sent. Where they are some of those that were
-    /// granted together, this can make the heartbeats of all come sooner, but never later.
+    /// Notes that the holder itself extends locks, and must be called before that extension is sent. If they are only some of the locks
+    /// of one grant, the heartbeats of all may come sooner by this, but never later.
     pub(crate) fn extending(&self, lock_ids: &[LockId], ttl: Ttl) -> Option<Extending> {
         if !self.any() {
             return None;
@@ -146,8 +146,8 @@ impl Heartbeats {
         Some(Extending::new(&self.0, leads, lock_ids, ttl, sent))
     }
 
-    /// Extends all locks at once, those first that end first: another server may keep them from now on, which may not know what the
-    /// former one was told last.
+    /// Extends all locks at once, the nearest end first, because another server may have taken over, and may not know the latest
+    /// extensions.
     pub(crate) fn hurry(&self) {
         if !self.any() {
             return;
@@ -177,7 +177,7 @@ impl Heartbeats {
     }
 }
 
-/// Extends what is due, until nothing is held any more.
+/// The task of a backend: extends the locks that are due, until there are none.
 async fn run(mut running: HeartbeatTask) {
     while let Some(shared) = running.0.clone() {
         let next = {
@@ -192,7 +192,7 @@ async fn run(mut running: HeartbeatTask) {
         match next {
             Next::Due { due, ended } => {
                 beat_all(&shared, due);
-                // Nothing is sent for these, or one more at once: no reason to wait for others.
+                // For these, nothing is sent any more, or one last extension at once. So they do not wait behind others.
                 for lock_id in ended {
                     let shared = Arc::clone(&shared);
                     tokio::spawn(async move { beat(&shared, &lock_id).await });
@@ -211,7 +211,7 @@ async fn run(mut running: HeartbeatTask) {
     }
 }
 
-/// What the task works on. If it ends before its time, because its runtime does, another one can start.
+/// Stands for the task. When it is dropped early, because the runtime has ended, another task can start.
 struct HeartbeatTask(Option<Arc<Shared>>);
 
 impl Drop for HeartbeatTask {
@@ -222,8 +222,8 @@ impl Drop for HeartbeatTask {
     }
 }
 
-/// Extends many locks at once: backends send together what comes together. So many tasks take one after the other
-/// that the backend can do with at a time.
+/// Extends many locks at once, because backends send together what comes together. There are as many tasks as the backend can
+/// serve at a time, and each takes one lock after the other.
 fn beat_all(shared: &Arc<Shared>, due: Vec<LockId>) {
     let at_once = {
         let locks = shared.lock();
@@ -268,7 +268,7 @@ async fn beat(shared: &Arc<Shared>, lock_id: &LockId) {
             return;
         }
         let (extender, now) = (Arc::clone(&entry.heartbeat.extender), clock::now());
-        // While the backend is being closed, nothing is sent, and so nothing may count as sent.
+        // A backend that is being closed sends nothing, so nothing may count as sent then.
         let (running, closed) = match extender.begin() {
             Ok(running) => (Some(running), None),
             Err(closed) => (None, Some(closed)),
@@ -297,11 +297,11 @@ async fn beat(shared: &Arc<Shared>, lock_id: &LockId) {
     let extending = Extending::new(shared, lead, lock_ids.clone(), ttl, sent);
     let (limit, mut extension) = extender.extend(lock_ids, ttl, end);
     let answer = tokio::select! {
-        // What is stopped before it was sent is not sent: a release comes next.
+        // If the heartbeat is stopped before it was sent, it must not be sent any more, because a release comes next.
         biased;
         late = stopped => match late {
             Err(_) => return,
-            // An answer that is there wins.
+            // The time for an answer is over, but one that is there already wins.
             Ok(()) => tokio::select! {
                 biased;
                 answer = &mut extension => answer,

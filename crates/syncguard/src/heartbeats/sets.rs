@@ -1,4 +1,4 @@
-//! Who holds several locks that were granted together: whoever releases or extends one of them by its id need not know that.
+//! Finds the holder of several locks when somebody releases or extends one of them by its id, and need not know of the others.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
@@ -9,19 +9,19 @@ use tokio::time::Instant;
 use crate::mutex::lock;
 use crate::values::lock_id::LockId;
 
-/// Whoever holds several locks. The methods must not block.
+/// Holds several locks that were granted together. The methods must not block.
 pub(crate) trait SetHolder: Send + Sync {
-    /// One of them is about to be released by its id.
+    /// Hears that one of the locks is about to be released by its id.
     fn leaves(&self, lock_id: &LockId);
 
-    /// One of them may end at this time, because somebody extends it by its id.
+    /// Hears that one of the locks may end at this time, because somebody extends it by its id.
     fn may_end(&self, end: Instant);
 }
 
 /// The sets of locks that are held through one backend.
 #[derive(Default)]
 pub(crate) struct Sets {
-    /// How many locks there are: most backends have none, and their operations look no further.
+    /// How many locks there are. Most backends have none, so that their operations need not look into the map.
     count: AtomicUsize,
     by_lock_id: Mutex<HashMap<LockId, Weak<dyn SetHolder>>>,
 }
@@ -44,12 +44,12 @@ impl Sets {
         self.count.store(sets.len(), SeqCst);
     }
 
-    /// Locks are about to be released by their ids.
+    /// Tells holders that locks are about to be released by their ids.
     pub(crate) fn leave(&self, lock_ids: &[LockId]) {
         self.tell(lock_ids, |holder, lock_id| holder.leaves(lock_id));
     }
 
-    /// Locks are about to be extended until `end` by their ids.
+    /// Tells holders that locks are about to be extended until `end` by their ids.
     pub(crate) fn may_end(&self, lock_ids: &[LockId], end: Instant) {
         self.tell(lock_ids, |holder, _| holder.may_end(end));
     }
