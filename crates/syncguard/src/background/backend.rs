@@ -40,15 +40,15 @@ pub const DEFAULT_OPERATION_TIMEOUT: Duration = Duration::from_millis(5000);
 /// Futures may be dropped at any point; an implementation must leave nothing broken then.
 #[async_trait]
 pub trait Backend: fmt::Debug + Send + Sync + 'static {
-    /// What it is and can do.
+    /// What the backend is and can do.
     fn capabilities(&self) -> Capabilities;
 
-    /// What is under way on it: one and the same [`Work`] each time. Whoever wraps a backend gives that
-    /// of the backend inside.
+    /// What is under way on the backend. Gives the same [`Work`] each time. Whoever wraps a backend gives that of the backend
+    /// inside.
     fn work(&self) -> &Work;
 
-    /// Why the store cannot be reached at this moment, if that is known: what an operation that runs out
-    /// of time waits for. Costs no I/O.
+    /// Why the store cannot be reached at this moment, if that is known. An operation that runs out of time says it. Must do no
+    /// I/O.
     fn trouble(&self) -> Option<Error> {
         None
     }
@@ -58,31 +58,31 @@ pub trait Backend: fmt::Debug + Send + Sync + 'static {
         DEFAULT_OPERATION_TIMEOUT
     }
 
-    /// How many locks that extend themselves it extends at a time. Those that come together should go to the store
-    /// together where they can. Whoever wraps a backend gives that of the backend inside.
+    /// How many heartbeats may be under way at a time. Where the backend can, it should send those that come together to the store
+    /// together. Whoever wraps a backend gives the number of the backend inside.
     fn heartbeats_at_once(&self) -> usize {
         64
     }
 
-    /// Gives `request` lock ids that this store can find again, where not every one will do. It changes nothing in
-    /// a request that was prepared before. The functions in [`operation`](crate::operation) begin with it; whoever
-    /// calls [`run`](Self::run) directly calls this first. Whoever wraps a backend passes it on.
+    /// Replaces lock ids of `request` that this store could not find again by others. A request that was prepared before stays as it
+    /// is. The functions in [`operation`](crate::operation) call this first; whoever calls [`run`](Self::run) directly must do so, too.
+    /// Whoever wraps a backend passes it on.
     fn prepare(&self, request: &mut AcquireRequest) {
         let _ = request;
     }
 
-    /// Carries out an operation: one attempt. Its outcome is of the same kind.
+    /// Carries out an operation in one attempt. The outcome is of the same kind.
     async fn run(&self, operation: &Operation) -> Result<Outcome, Error>;
 
-    /// The lane of releases and acquisitions that are made here and now. In the same lane, those that concern one lock are
-    /// carried out in the order in which their futures are polled first, so that an acquisition need not wait until the
-    /// release before it has ended. `None`: they may be carried out in any order.
+    /// The lane of releases and acquisitions that are called from this thread now. Within one lane, the store carries out those of one lock
+    /// in the order in which their futures are polled first, so that an acquisition need not wait until the release before it has
+    /// ended. `None` says that the store may carry them out in any order.
     fn lane(&self) -> Option<Lane> {
         None
     }
 
-    /// What checks, in a transaction of the caller's own on this store, that these locks are held; of one, it may store in the
-    /// same step that something is done.
+    /// The statement that checks, in a transaction of the caller's own on this store, that these locks are held. With `done`, it also
+    /// stores that something is done, under the only lock.
     ///
     /// # Errors
     /// `InvalidArgument` where that is not possible.
@@ -93,19 +93,17 @@ pub trait Backend: fmt::Debug + Send + Sync + 'static {
         ))
     }
 
-    /// Hears when what is claimed may have been freed; of slots, when any of them may. `None`: this store cannot tell of it.
+    /// Hears when a claimed lock may have been freed, or for a claim of slots, any slot of the key. `None` if this store cannot tell.
     fn watch(&self, claim: &Claim) -> Option<Watch> {
         let _ = claim;
         None
     }
 
-    /// Ends connections. Operations after it fail with `Aborted`, and so do those who wait for a
-    /// lock, at once.
+    /// Ends connections. Operations after this fail with `Aborted`, and all waits for locks fail so at once.
     ///
-    /// Before it does, it waits for the operations that run, and for the locks that are being released
-    /// in the background, after a guard was dropped or an acquisition was given up: at most for twice
-    /// the time that an operation may take, and no longer than there is something to wait for. From the
-    /// start of the wait on, the functions in [`operation`](crate::operation) start nothing new.
+    /// Before that, it waits for the operations that run, and for locks that are being released in the background because a guard was
+    /// dropped or an acquisition was given up. It waits for at most twice the time that an operation may take. From the start of the
+    /// wait on, the functions in [`operation`](crate::operation) start nothing new.
     async fn close(&self) {
         self.work()
             .finish(self.operation_timeout().saturating_mul(2))
@@ -113,7 +111,7 @@ pub trait Backend: fmt::Debug + Send + Sync + 'static {
         self.shut_down().await;
     }
 
-    /// The backend's own part of [`close`](Self::close), which alone calls it: ends connections and
-    /// lets operations after it fail with `Aborted`. It may be called more than once.
+    /// The backend's own part of [`close`](Self::close): ends connections, and makes later operations fail with `Aborted`. Only `close`
+    /// calls it, perhaps more than once.
     async fn shut_down(&self);
 }

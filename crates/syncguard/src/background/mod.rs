@@ -1,7 +1,7 @@
 //! The backend of a store, what is under way on it, and what goes on after the answer, such as an undo.
 //!
-//! It knows requests, heartbeats and the queues of those who wait, because a backend ends with all of them. It must not know
-//! how a call is bounded, nor guards, nor any store.
+//! This room knows requests, heartbeats and the queues of waiters, because closing a backend ends all of them. It must not know how
+//! a call is bounded, and neither guards nor any store.
 
 pub(crate) mod backend;
 pub(crate) mod permits;

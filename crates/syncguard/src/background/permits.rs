@@ -1,4 +1,4 @@
-//! Who goes first where only so many can go at a time.
+//! Decides who goes first where only a limited number may go at a time.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
@@ -7,8 +7,8 @@ use tokio::sync::oneshot;
 
 use crate::mutex::lock;
 
-/// So many permits. What keeps or frees a lock that is held is urgent and gets the next one; everything else gets them in
-/// the order in which it came. Otherwise a crowd of look-ups could delay heartbeats until their locks are lost.
+/// A limited number of permits. An operation that keeps or frees a held lock is urgent and gets the next permit. All others get
+/// theirs in the order in which they came. Otherwise a crowd of look-ups could delay heartbeats until their locks are lost.
 #[derive(Debug)]
 pub struct Permits(Mutex<PermitQueue>);
 
@@ -24,7 +24,7 @@ struct PermitQueue {
 pub struct Permit(Option<Arc<Permits>>);
 
 impl Permits {
-    /// So many of them.
+    /// Makes `count` permits.
     pub fn new(count: usize) -> Arc<Self> {
         Arc::new(Self(Mutex::new(PermitQueue {
             free: count,
@@ -49,7 +49,7 @@ impl Permits {
             }
             permit
         };
-        // The queue is never dropped before those who wait in it, so this cannot fail.
+        // `self` keeps the queue alive while somebody waits in it, so this cannot fail.
         permit.await.unwrap_or_else(|_| own())
     }
 }
@@ -72,7 +72,7 @@ impl Drop for Permit {
             let Some(next) = next else {
                 return;
             };
-            // Whoever has gone away gives it back at once.
+            // If that one has stopped waiting, the permit comes back at once.
             match next.send(Permit(Some(permits))) {
                 Ok(()) => return,
                 Err(mut unused) => match unused.0.take() {

@@ -1,5 +1,5 @@
-//! Releases in the background: of locks whose holder is gone, of locks that an acquisition with an unknown
-//! outcome may have been granted, and of locks whose release has failed.
+//! Releases locks in the background: those whose holder is gone, those that an acquisition with an unknown outcome may have been
+//! granted, and those whose release has failed.
 
 use std::future::{Future, pending, ready};
 use std::pin::{Pin, pin};
@@ -24,9 +24,9 @@ use freeing::Released;
 /// The pause after the first try. It doubles with each, up to [`PAUSE`].
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 
-/// The longest pause between two tries, and so the longest time that a lock stays which was granted late. The
-/// pause grows beyond this only if the tries go on for more than a minute, or if the process has more than
-/// [`TRIES_PER_PAUSE`] releases to do, on whatever stores: then all of them together make so many tries a second.
+/// The longest pause between two tries, and so the longest time for which a lock stays that was granted late. The pause grows beyond
+/// this only if the tries go on for more than a minute, or if the process has more than [`TRIES_PER_PAUSE`] releases to do on all
+/// stores together. Then all of them make so many tries a second.
 const PAUSE: Duration = Duration::from_secs(1);
 const TRIES_PER_PAUSE: u32 = 500;
 const PAUSES_TILL_LONGER: u32 = 60;
@@ -37,22 +37,21 @@ const LONGEST: Duration = Duration::from_secs(3600);
 /// The answer that a backend is going to give to an acquisition.
 pub(crate) type Answer = Pin<Box<dyn Future<Output = Result<AcquireOutcome, Error>> + Send>>;
 
-/// What is known about the locks to be released, which one acquisition was to grant.
+/// What is known of the acquisition whose locks are to be released.
 pub(crate) enum Lock {
-    /// It was granted.
+    /// It has granted them.
     Granted,
-    /// The acquisition is still running.
+    /// It is still running.
     Awaited(Answer),
-    /// The answer to the acquisition is lost.
+    /// Its answer is lost.
     Unknown,
 }
 
-/// Releases a lock in the background. Tries for as long as the lock can be held: for its TTL, at most for an hour.
+/// Releases a lock in the background. It tries for as long as the lock can be held, which is its TTL, but for an hour at most.
+/// docs/decisions/undo.md explains the schedule.
 ///
-/// The schedule and its reasons: docs/decisions/undo.md.
-///
-/// It counts as work of the backend for as long as one operation may take, and closing the backend waits for it
-/// that long. Outside a tokio runtime nothing can be sent: the lock ends with its TTL.
+/// The release counts as work of the backend for as long as one operation may take, and closing the backend waits for it that long.
+/// Outside a tokio runtime nothing can be sent, and the lock ends with its TTL.
 pub(crate) fn release_in_background(
     backend: &Arc<dyn Backend>,
     release: Box<Freeing>,
@@ -68,11 +67,11 @@ pub(crate) fn release_in_background(
     start(backend, release, Some(ttl), lock, None, settled);
 }
 
-/// Goes on with a release that has failed with `failure`: a lock is released by its id, so that a second release
-/// does no harm if the first was done.
+/// Goes on with a release that has failed with `failure`. A lock is released by its id, so a second release does no harm if the first
+/// was carried out.
 ///
-/// `tell` hears at the time `by` at the latest what came of it. If another try may help, that is what the store says
-/// to it. Afterwards it goes on in the background if `lasts` says for how long the lock can be held.
+/// `tell` hears the result, at the time `by` at the latest. If another try may help, that is the store's answer to such a try.
+/// Afterwards the release goes on in the background if `lasts` says how long the lock can be held.
 #[expect(
     clippy::too_many_arguments,
     reason = "what is released, and all that is known of it"
@@ -151,29 +150,30 @@ fn start(
     });
 }
 
-/// Whoever waits for a release that is repeated. Hears of the failure if it is dropped.
+/// The caller who waits for a release that is repeated. If this is dropped, the caller hears of the failure.
 struct Caller {
-    /// How long it waits.
+    /// Until when the caller waits.
     by: Instant,
-    /// What to tell it then.
+    /// The error that the caller hears then.
     failure: Error,
-    /// Whether one of the tries that have failed may have released the lock, or one is under way.
+    /// Whether an earlier try, or one that is under way, may have released the lock.
     may_be_done: bool,
-    /// Whether it is known that a lock that is not there any more was released by one of the tries before. What was to be
-    /// stored with the release may not have been, if the lock was lost before.
+    /// Whether a lock that is not there any more must have been released by an earlier try, because it was held. This is not known for a
+    /// release that stores something, because the lock may have been lost before.
     knows: bool,
     tell: Option<Box<dyn FnOnce(Released) + Send>>,
 }
 
 impl Caller {
-    /// What the store has said to a release, or to what lets the locks end later: that does not take them away.
+    /// Tells the caller the store's answer. `is_release` is false for an extension that makes the locks end later: an earlier one of
+    /// those cannot have taken them away.
     fn answered(mut self, outcomes: Batch<ReleaseOutcome>, is_release: bool) {
         let may_be_done = self.may_be_done && is_release;
         let answer = |outcome| match outcome {
             ReleaseOutcome::Absent(Absence::NotFound) if may_be_done => match self.knows {
-                // By all that is known, it was one of the tries before that has released it.
+                // The lock was held, so an earlier try has released it.
                 true => Ok(ReleaseOutcome::Released),
-                // Or there was no such lock.
+                // Either that, or there was no such lock.
                 false => Err(self.failure.clone().with_unknown_outcome()),
             },
             other => Ok(other),
@@ -186,7 +186,7 @@ impl Caller {
 
     fn failed(&mut self, failure: Error) {
         self.may_be_done |= failure.is_outcome_unknown();
-        // That a try took too long says less than why another one failed.
+        // The reason why another try failed says more than that this one took too long.
         if failure.kind() != ErrorKind::NetworkTimeout {
             self.failure = failure;
         }
@@ -213,15 +213,15 @@ enum End {
     Unknown,
 }
 
-/// A lock that is being freed.
+/// A lock that is being released in the background.
 ///
-/// It is tried until the lock is known to be gone, or `last_for` has passed; without that, for as long as the caller waits.
+/// This tries until the lock is known to be gone or `last_for` has passed, which is the TTL and the tolerance. Without `last_for`, it
+/// tries for as long as the caller waits.
 ///
-/// What a release says that was sent while the acquisition was still running is not enough, not even that it has
-/// released the lock: a client that lost its connection sends the acquisition again, and the store grants it once more.
-/// If the answer to the acquisition is lost, "absent" is not enough either: after a stall of the network or the
-/// server, the store may still carry it out. A lock that was granted before this starts has ended once the TTL and the
-/// tolerance have passed.
+/// The answer to a release proves nothing if the acquisition was still running when that was sent, even if it says that the lock was
+/// released: a client that lost its connection may send the acquisition again, and the store grants it once more. If the answer to
+/// the acquisition is lost, "absent" proves nothing either: after a stall of the network or the server, the store may still carry the
+/// acquisition out.
 struct Undo<'a> {
     backend: &'a dyn Backend,
     release: &'a Freeing,
@@ -269,8 +269,8 @@ impl Undo<'_> {
         }
     }
 
-    /// Sends one release, and hears meanwhile how the acquisition ends. `None` when the backend is closed, or nobody waits for it
-    /// any more.
+    /// Sends one release, and notes how the acquisition ends meanwhile. `None` if the backend is closed, or if the caller has gone and
+    /// nothing is to go on without it.
     async fn try_once(
         &mut self,
         mut attempt: Pin<&mut impl Future<Output = End>>,
@@ -284,17 +284,17 @@ impl Undo<'_> {
                 end = &mut attempt, if self.end.is_none() => self.end = Some(end),
                 () = sleep_until(by), if self.caller.is_some() => {
                     if let Some(mut caller) = self.caller.take() {
-                        // What is under way may still be carried out.
+                        // The store may still carry out the try that is under way.
                         caller.may_be_done = true;
                     }
-                    // Without it, nobody goes on once the caller is gone.
+                    // Without `last_for`, nothing goes on once the caller is gone.
                     self.last_for?;
                 }
             }
         }
     }
 
-    /// Whether another try follows after what came of one that was sent when the acquisition had ended so.
+    /// Whether another try follows. `ended` says how the acquisition had ended when the last try was sent, and `came` is its result.
     fn repeat(&mut self, ended: Option<End>, came: Released) -> Repeat {
         match came {
             Ok(outcomes) => {
@@ -306,7 +306,7 @@ impl Undo<'_> {
                     }
                     return Repeat::Never;
                 }
-                // This release was sent before it was known that the lock was granted: try once more.
+                // The last try was sent before it was known that the lock was granted, so try once more.
                 if self.end == Some(End::Granted) {
                     return Repeat::AtOnce;
                 }
@@ -341,8 +341,8 @@ impl Undo<'_> {
     }
 }
 
-/// How an acquisition ends that is still running. Its future is polled on, because the transport may need that to finish it. Its
-/// answer may never come, hence the time limit. Nobody knows then whether a client still goes on with it.
+/// Waits for the end of an acquisition that is still running. Its future must be polled, because the transport may need that to finish
+/// it. If the answer has not come within `patience`, this never completes, because nobody knows whether a client still goes on with it.
 async fn end_within(patience: Duration, running: Option<Answer>) -> End {
     if let Some(running) = running
         && let Ok(answer) = timeout(patience, running).await
@@ -352,14 +352,14 @@ async fn end_within(patience: Duration, running: Option<Answer>) -> End {
     pending().await
 }
 
-/// How long a lock with that TTL can be held, at most [`LONGEST`].
+/// How long a lock with this TTL can be held, but no longer than [`LONGEST`].
 fn longest(ttl: Ttl) -> Duration {
     let ms = ttl.as_millis().saturating_add(TIME_TOLERANCE_MS);
     Duration::from_millis(ms.unsigned_abs()).min(LONGEST)
 }
 
-/// The pause between two tries of one release that keeps all of this process together below
-/// [`TRIES_PER_PAUSE`] tries in a [`PAUSE`].
+/// The pause between two tries of one release with which all releases of this process together stay below [`TRIES_PER_PAUSE`] tries
+/// in a [`PAUSE`].
 fn rate_limited_pause(releasing: &Releasing) -> Duration {
     let count = u32::try_from(releasing.count()).unwrap_or(u32::MAX);
     PAUSE / TRIES_PER_PAUSE * count
@@ -374,7 +374,7 @@ fn end_of(answer: Result<AcquireOutcome, Error>) -> End {
     }
 }
 
-/// `None` when the backend is closed.
+/// Sends one release. `None` if the backend is closed.
 async fn try_release(
     backend: &dyn Backend,
     release: &Freeing,

@@ -1,4 +1,4 @@
-//! What is running on a backend: it is counted, so that closing the backend can wait for it.
+//! Counts what is under way on a backend, so that closing the backend can wait for it.
 
 use std::fmt;
 use std::pin::pin;
@@ -22,20 +22,18 @@ use crate::waiting::queue::Queues;
 /// The bit that is set when no operation may start any more. The other bits count the running operations.
 const CLOSING: usize = 1 << (usize::BITS - 1);
 
-/// How many background releases may have a request at the store at a time. After an outage there can be thousands
-/// of them, and the store has other things to do as well. Each store has its own: one that hangs must not hold up
-/// the releases on another.
+/// How many background releases of one backend may have a request at the store at a time. After an outage there can be thousands of
+/// them, and the store has other things to do as well. The limit is for each backend, so that a store that hangs does not hold up
+/// releases on another.
 const RELEASES_AT_ONCE: usize = 64;
 
 /// How many background releases there are in this process, on all stores together.
 static RELEASING: LazyLock<Arc<AtomicUsize>> = LazyLock::new(Arc::default);
 
-/// The operations and the background releases of one backend: see [`Backend::work`].
+/// The operations and background releases of one backend, which gives it by [`Backend::work`].
 ///
-/// Each backend has one. The functions in [`operation`](crate::operation) count in it what they run and what they
-/// still do in the background afterwards; [`Backend::close`] waits for both.
-///
-/// Clones share the same counts.
+/// The functions in [`operation`](crate::operation) count here what they run, and what they still do in the background afterwards.
+/// [`Backend::close`] waits for both. Clones share the same counts.
 ///
 /// [`Backend::work`]: crate::Backend::work
 /// [`Backend::close`]: crate::Backend::close
@@ -52,7 +50,7 @@ struct WorkCounts {
     /// Notified when no operation may start any more.
     closing: Notify,
     releases: Semaphore,
-    /// Those of all backends of the process.
+    /// Counts the background releases of all backends of the process.
     releasing: Arc<AtomicUsize>,
     queues: Queues,
     heartbeats: Heartbeats,
@@ -76,7 +74,7 @@ impl Default for Work {
 }
 
 impl Work {
-    /// Counts its background releases in `releasing`, with those of others.
+    /// Makes one that counts its background releases in `releasing`, together with those of others.
     pub(crate) fn counting(releasing: &Arc<AtomicUsize>) -> Self {
         Self(Arc::new(WorkCounts {
             operations: AtomicUsize::new(0),
@@ -123,7 +121,7 @@ impl Work {
         Releasing(Arc::clone(&self.0))
     }
 
-    /// Who waits for which lock.
+    /// The queues of those who wait for locks.
     pub(crate) fn queues(&self) -> &Queues {
         &self.0.queues
     }
@@ -133,21 +131,21 @@ impl Work {
         &self.0.heartbeats
     }
 
-    /// The locks that do not.
+    /// The locks that do not extend themselves.
     pub(crate) fn looks(&self) -> &Looks {
         &self.0.looks
     }
 
-    /// Lets `ask` be called whenever another server may keep the locks from now on, or the same one without what it had: for whoever
-    /// holds locks that do not extend themselves, and of which this crate knows nothing. Only the first `ask` counts.
+    /// Calls `ask` whenever another server may have taken over, or the same one may have lost its data. This is for whoever holds
+    /// locks that do not extend themselves and of which this crate knows nothing. Only the first `ask` counts.
     pub fn when_another_server(&self, ask: impl Fn() + Send + Sync + 'static) {
         self.0.looks.ask_others(Box::new(ask));
     }
 
-    /// What is to be called when another server may keep the locks from now on, or the same one without what it had: all are asked
-    /// after at once.
+    /// Gives the function to call when another server may have taken over, or the same one may have lost its data. It asks the store
+    /// after all locks at once.
     pub(crate) fn asking_after_all(&self) -> impl Fn() + Send + Sync + use<> {
-        // Weak: whoever calls it may live longer than the backend.
+        // The reference is weak, because whoever calls the function may live longer than the backend.
         let work = Arc::downgrade(&self.0);
         move || {
             if let Some(work) = work.upgrade() {
@@ -157,13 +155,12 @@ impl Work {
         }
     }
 
-    /// Sends no more heartbeats for these locks: they are released, or somebody else does that. Others that were granted together with
-    /// them go on.
+    /// Sends no more heartbeats for these locks, because somebody releases them. Other locks of the same grant go on.
     pub fn stop_heartbeats(&self, lock_ids: &[LockId]) {
         self.0.heartbeats.stop(lock_ids);
     }
 
-    /// Who holds several locks that were granted together.
+    /// The holders of several locks that were granted together.
     pub(crate) fn sets(&self) -> &Sets {
         &self.0.sets
     }
@@ -173,25 +170,25 @@ impl Work {
         self.0.background.load(SeqCst) > 0
     }
 
-    /// Waits until nothing counts as running in the background any more. Nothing counts for longer than one
-    /// operation may take.
+    /// Waits until nothing counts as running in the background any more. A background release counts for no longer than one operation
+    /// may take.
     pub async fn background_done(&self) {
         until(&self.0.done, || !self.is_in_background()).await;
     }
 
-    /// Completes as soon as no operation may start any more: whoever waits for a lock need not wait any longer.
+    /// Completes as soon as no operation may start any more, so that nobody need wait for a lock any longer.
     pub(crate) async fn closing(&self) {
         let is_closing = || self.0.operations.load(SeqCst) & CLOSING != 0;
         until(&self.0.closing, is_closing).await;
     }
 
-    /// Lets all who wait for a lock, and who come to wait later, fail with this error.
+    /// Ends all waits for locks, and all that begin later, with this error.
     pub fn refuse_waiters(&self, error: Error) {
         self.0.queues.refuse(error);
     }
 
-    /// Lets no further operation start, and waits for the running ones and for the background, at most for
-    /// `limit`. After that, nothing is sent to the store any more.
+    /// Lets no further operation start, and waits for at most `limit` for those that run, and for the background. After that, nothing
+    /// is sent to the store any more.
     pub(crate) async fn finish(&self, limit: Duration) {
         self.0.operations.fetch_or(CLOSING, SeqCst);
         self.0.closing.notify_waiters();
@@ -200,7 +197,7 @@ impl Work {
         self.0.shut.store(true, SeqCst);
     }
 
-    /// What is still noted of operations, waiters, heartbeats and sets.
+    /// Names everything of which something is still noted.
     #[cfg(test)]
     pub(crate) fn kept(&self) -> Vec<&'static str> {
         let shared = &self.0;
@@ -217,7 +214,7 @@ impl Work {
     }
 }
 
-/// Waits until `holds` does; `changed` is notified after each change.
+/// Waits until `holds` is true. `changed` must be notified after each change.
 async fn until(changed: &Notify, holds: impl Fn() -> bool) {
     loop {
         let mut change = pin!(changed.notified());

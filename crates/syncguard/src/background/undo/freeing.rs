@@ -1,4 +1,4 @@
-//! How locks are given back: at once, or later, by letting them end at a time until which they are to be held.
+//! Gives locks back: at once by a release, or later by an extension that makes them end at a given time.
 
 use tokio::time::Instant;
 
@@ -13,15 +13,15 @@ use crate::values::lock_id::LockId;
 use crate::values::ttl::Ttl;
 use crate::waiting::queue::Queues;
 
-/// What comes of a release.
+/// The result of giving locks back.
 pub(super) type Released = Result<Batch<ReleaseOutcome>, Error>;
 
-/// What gives locks back.
+/// A way of giving locks back, which can be tried again.
 pub(crate) struct Freeing {
     release: Operation,
-    /// Before that, they are not freed, and end then.
+    /// Before this time, the locks are not freed, but made to end then.
     hold_until: Option<Instant>,
-    /// What it frees. Those of this process who wait for it hear of it in the end.
+    /// The keys whose waiters in this process hear of it in the end.
     keys: Batch<Key>,
 }
 
@@ -34,12 +34,12 @@ impl Freeing {
         }
     }
 
-    /// Tells those who wait for `keys`, if it is done in the background.
+    /// Tells the waiters for `keys` in the end, where a background release does this.
     pub(crate) fn telling(self, keys: Batch<Key>) -> Self {
         Self { keys, ..self }
     }
 
-    /// It is over.
+    /// Tells the waiters that the release is over.
     pub(super) fn tell(&self, queues: &Queues) {
         for key in &self.keys {
             queues.release_sent(key, None);
@@ -68,7 +68,7 @@ impl Freeing {
         matches!(&self.release, Operation::Release(request) if request.done.is_some())
     }
 
-    /// Ends the heartbeats of the locks. Gives what is to be waited for before the locks are made to end later.
+    /// Ends the heartbeats of the locks. If these are made to end later, gives what must be waited for before that.
     pub(crate) fn end_heartbeats(
         &self,
         backend: &dyn Backend,
@@ -81,7 +81,7 @@ impl Freeing {
         Some(heartbeats.finish(self.lock_ids()))
     }
 
-    /// Whether it frees the locks if it is sent now.
+    /// Whether this frees the locks if it is sent now.
     pub(super) fn is_release(&self) -> bool {
         self.left_to_hold().is_none()
     }
@@ -94,8 +94,8 @@ impl Freeing {
         Box::pin(self.end_later(backend)).await
     }
 
-    /// Lets the locks end when they have been held for long enough. All or none are made shorter, so that one that is gone must not
-    /// be asked for.
+    /// Makes the locks end when they have been held for long enough. A store extends all or none, so a lock that it calls gone is left
+    /// out of the next try.
     async fn end_later(&self, backend: &dyn Backend) -> Released {
         let mut outcomes: Batch<_> = self
             .lock_ids()
@@ -128,7 +128,7 @@ impl Freeing {
         Ok(outcomes)
     }
 
-    /// For how much longer they are to be held, in whole milliseconds.
+    /// How much longer the locks are to be held, in whole milliseconds. `None` if that time is over.
     fn left_to_hold(&self) -> Option<Ttl> {
         let left = self.hold_until?.checked_duration_since(clock::now())?;
         let ms = left.as_nanos().div_ceil(1_000_000);
