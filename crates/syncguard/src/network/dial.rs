@@ -9,7 +9,7 @@ use tokio::time::sleep;
 
 use crate::race::Race;
 
-/// How long to try one address of a host before the next one is tried concurrently.
+/// How long to try one address of a host before the next one is tried beside it.
 const HEAD_START: Duration = Duration::from_millis(250);
 
 /// Why there is no connection.
@@ -28,7 +28,7 @@ pub(crate) async fn connect(host: &str, port: u16) -> Result<TcpStream, Refusal>
         .map_err(Refusal::Failed)
 }
 
-/// IPv6 and IPv4 in turns, beginning with what the resolver prefers: often a whole family cannot be reached.
+/// Puts IPv6 and IPv4 addresses in turns, because often a whole family cannot be reached. The one that the resolver prefers comes first.
 fn in_turns(found: Vec<SocketAddr>) -> Vec<SocketAddr> {
     let prefers_v6 = found.first().is_some_and(SocketAddr::is_ipv6);
     let (preferred, others): (Vec<_>, Vec<_>) = found
@@ -46,7 +46,7 @@ fn in_turns(found: Vec<SocketAddr>) -> Vec<SocketAddr> {
     }
 }
 
-/// Tries the next address before the first has failed, because one that packets do not reach fails only after a long
+/// Tries the next address before the one before has failed, because an address that packets do not reach fails only after a long
 /// time.
 async fn any_of(addresses: Vec<SocketAddr>) -> io::Result<TcpStream> {
     let mut addresses = addresses.into_iter().peekable();

@@ -1,8 +1,7 @@
-//! Event loops that are not tokio's: with one, a connection lives on the thread that uses it.
+//! Lets connections live on an event loop other than tokio's, and so on the thread that uses them.
 //!
-//! A thread with an event loop of its own, such as JavaScript's, otherwise has to wake another thread for each call, and
-//! to be woken by it for each answer. On a busy machine each of these costs milliseconds at the 99th percentile; see
-//! docs/decisions/io-thread.md.
+//! Without that, a thread with an event loop of its own, such as JavaScript's, has to wake another thread for each call, and is woken
+//! by it for each answer. On a busy machine each wake-up costs milliseconds at the 99th percentile (docs/decisions/io-thread.md).
 
 use std::fmt;
 use std::sync::Arc;
@@ -16,16 +15,16 @@ pub type RawSocket = std::os::windows::io::RawSocket;
 
 /// The event loop of a thread.
 ///
-/// The futures of operations that it polls use connections that live on it, and all others use those on tokio. While it
-/// calls a [`Source`] or polls such a future, it must have entered a tokio runtime
-/// ([`Handle::enter`](tokio::runtime::Handle::enter)), which makes connections and runs what goes on in the background.
+/// Operations whose futures the loop polls use connections that live on it. All others use connections on tokio. While the loop calls a
+/// [`Source`] or polls such a future, it must have entered a tokio runtime ([`Handle::enter`](tokio::runtime::Handle::enter)), which
+/// makes connections and runs the background.
 pub trait EventLoop: fmt::Debug + Send + Sync + 'static {
-    /// Whether it is what runs on the calling thread at this moment.
+    /// Whether the loop is running on the calling thread at this moment.
     fn is_current(&self) -> bool;
 
-    /// Calls [`Source::turn`] from now on: soon, each time that the socket can be read or written as the source has asked,
-    /// and after each [`wake`](Self::wake). May be called from any thread. Drops the source once its turn says that
-    /// there is nothing to wait for. When the loop ends, each source that it still has leaves it ([`Source::leave`]).
+    /// Gives a source turns ([`Source::turn`]) from now on: the first one soon, one each time that its socket is ready for what the
+    /// source waits for, and one after each [`wake`](Self::wake). May be called from any thread. The loop drops the source once its turn
+    /// says that it waits for nothing. When the loop ends, each source that it still has leaves it ([`Source::leave`]).
     ///
     /// # Errors
     /// Gives the source back if the loop has ended.
@@ -35,28 +34,28 @@ pub trait EventLoop: fmt::Debug + Send + Sync + 'static {
     fn wake(&self);
 }
 
-/// What lives on an [`EventLoop`].
+/// Something that lives on an [`EventLoop`], such as a connection.
 pub trait Source: Send + Sync {
     /// The socket to watch. It stays open while the source lives.
     fn socket(&self) -> RawSocket;
 
-    /// Reads what has come, as far as `readiness` says that there is anything, and writes what is left to be written. Gives
-    /// what to wait for.
+    /// Reads what has been received, if `readiness` says that there is anything, and writes what is left to be written. Gives what to
+    /// wait for.
     fn turn(&self, readiness: Readiness) -> Interest;
 
-    /// Goes on without the loop, which has ended, on tokio.
+    /// Moves the source to tokio, because the loop has ended.
     fn leave(&self);
 }
 
 /// What an [`EventLoop`] knows of a socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Readiness {
-    /// Nothing has changed, as far as it knows.
+    /// The loop knows of no change.
     Unknown,
     /// There may be something to read. If some of it is left, the loop says so again.
     Readable,
-    /// Something is wrong with it, and the loop says so once only: it must be read until it tells what is wrong, or that
-    /// there is nothing more.
+    /// Something is wrong with the socket, and the loop says so only once. So the source must read until the socket tells what is
+    /// wrong, or that there is nothing more.
     Broken,
 }
 
@@ -65,13 +64,13 @@ pub enum Readiness {
 pub enum Interest {
     /// The socket has something to read.
     Read,
-    /// The same, or it takes more.
+    /// The socket has something to read, or room for more to write.
     ReadAndWrite,
-    /// Nothing: it has ended.
+    /// The source has ended, and waits for nothing.
     Nothing,
 }
 
-/// Where a call is made. Calls from the same place share a connection, and so are carried out in their order.
+/// The place from which a call is made. Calls from the same place share a connection, so the store carries them out in their order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Lane {
     /// On the event loop of the thread that calls.

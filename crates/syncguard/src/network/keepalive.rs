@@ -1,5 +1,5 @@
-//! TCP keepalive: the operating system finds out that the other side of an idle connection is gone, and the devices on
-//! the way see that it is still in use.
+//! Turns on TCP keepalive. By that, the operating system finds out that the other side of an idle connection is gone, and the devices
+//! on the way see that the connection is still in use.
 
 use std::io;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use tokio::net::TcpStream;
 /// When to ask the other side of an idle connection for a sign of life.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Keepalive {
-    /// How long the connection is idle before that.
+    /// How long the connection is idle before the first question.
     pub(crate) idle: Duration,
     /// How long to wait for an answer before asking again.
     pub(crate) interval: Duration,
@@ -19,7 +19,7 @@ pub(crate) struct Keepalive {
 }
 
 impl Keepalive {
-    /// Soon enough for a NAT that forgets idle connections after a minute, and seldom enough to cost nothing.
+    /// Asks soon enough for a NAT that forgets idle connections after a minute, and seldom enough to cost nothing.
     pub(crate) const DEFAULT: Self = Self {
         idle: Duration::from_secs(30),
         interval: Duration::from_secs(10),

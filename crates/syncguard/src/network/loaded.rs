@@ -1,4 +1,4 @@
-//! What is read from files when it is needed.
+//! Reads values from files when they are needed.
 
 use std::fs::{self, Metadata};
 use std::path::{Path, PathBuf};
@@ -19,7 +19,7 @@ pub(crate) struct Loaded<T> {
 }
 
 impl<T: Send + 'static> Loaded<T> {
-    /// One that is still to be read.
+    /// Makes a value that is still to be read.
     pub(crate) fn new() -> Self {
         Self {
             value: OnceCell::new(),
@@ -27,7 +27,7 @@ impl<T: Send + 'static> Loaded<T> {
         }
     }
 
-    /// One that need not be read.
+    /// Makes a value that need not be read.
     pub(crate) fn ready(value: T) -> Self {
         Self {
             value: OnceCell::new_with(Some(value)),
@@ -35,8 +35,8 @@ impl<T: Send + 'static> Loaded<T> {
         }
     }
 
-    /// The value, which `read` gives if nobody has asked before. The error of a reading that takes longer than `limit`
-    /// names `what` is read. Needs a tokio runtime.
+    /// Gives the value, and reads it with `read` if nobody has asked before. If that takes longer than `limit`, the error names `what` is
+    /// read. Needs a tokio runtime.
     pub(crate) async fn get(
         &self,
         what: &str,
@@ -50,20 +50,19 @@ impl<T: Send + 'static> Loaded<T> {
     }
 }
 
-/// A value that is read from files, and anew when one of them has changed: whoever renews a certificate expects that the next
-/// connection uses it. A new reading that fails, or takes long, changes nothing: files that belong together are replaced one after
-/// the other.
+/// A value that is read from files, and read anew when one of them has changed: whoever renews a certificate expects that the next
+/// connection uses it. If reading anew fails or takes long, the old value stays, because files that belong together are replaced one
+/// after the other.
 pub(crate) struct Reloaded<T> {
     files: Vec<PathBuf>,
-    /// The last value, and what its files were like just before they were read.
+    /// The last value, and the state of its files just before they were read.
     last: Last<T>,
     reading: FileReading<T>,
 }
 
 type Last<T> = Arc<std::sync::Mutex<Option<(Vec<Stamp>, T)>>>;
 
-/// When a file was written, and its size. `None` for what is not there, and for what is no regular file: a pipe gives what is in it
-/// once.
+/// When a file was written, and its size. `None` if it is not there or no regular file: a pipe gives its contents only once.
 type Stamp = Option<(SystemTime, u64)>;
 
 fn stamp(file: &Path) -> Stamp {
@@ -72,7 +71,7 @@ fn stamp(file: &Path) -> Stamp {
 }
 
 impl<T: Clone + Send + 'static> Reloaded<T> {
-    /// One that is still to be read, from these files.
+    /// Makes a value that is still to be read, from these files.
     pub(crate) fn of(files: Vec<PathBuf>) -> Self {
         Self {
             files,
@@ -81,7 +80,7 @@ impl<T: Clone + Send + 'static> Reloaded<T> {
         }
     }
 
-    /// The value, which `read` gives if the files are not what they were. As [`Loaded::get`].
+    /// Gives the value, as [`Loaded::get`] does, and reads it anew if the files have changed.
     pub(crate) async fn get(
         &self,
         what: &str,
@@ -92,7 +91,7 @@ impl<T: Clone + Send + 'static> Reloaded<T> {
         if let (Some(value), true) = (&earlier, self.files.is_empty()) {
             return Ok(value.clone());
         }
-        // Where there is a value, connecting must not take all of its time for this.
+        // With a value at hand, connecting must not spend all of its time on this.
         let limit = if earlier.is_some() { limit / 4 } else { limit };
         let (files, last) = (self.files.clone(), Arc::clone(&self.last));
         let look = move || {
@@ -111,8 +110,8 @@ impl<T: Clone + Send + 'static> Reloaded<T> {
     }
 }
 
-/// A reading on a thread of its own: a file system may not answer for as long as it likes. It outlives those who wait for it, so
-/// that there are never two.
+/// A reading on a thread of its own, because a file system may take as long as it likes. It goes on when nobody waits for it any more,
+/// so that there are never two.
 struct FileReading<T>(Mutex<Option<JoinHandle<Result<T, Error>>>>);
 
 impl<T> Default for FileReading<T> {
@@ -122,7 +121,7 @@ impl<T> Default for FileReading<T> {
 }
 
 impl<T: Send + 'static> FileReading<T> {
-    /// What the reading gives that is under way, or this one.
+    /// Waits for the reading that is under way, or starts this one.
     async fn join(
         &self,
         what: &str,

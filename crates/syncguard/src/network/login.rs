@@ -1,4 +1,4 @@
-//! Logins that may change while the process runs.
+//! Gives each new connection its login, because logins may change while the process runs.
 
 use std::fmt;
 
@@ -6,9 +6,9 @@ use async_trait::async_trait;
 
 use crate::text::error::Error;
 
-/// As whom a new connection logs in, and to which database. What is `None` is as in the configuration.
+/// The user with which a new connection logs in, and the database. A member that is `None` stays as it is in the configuration.
 ///
-/// `Debug` shows none of it.
+/// `Debug` shows no contents.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Login {
     /// The user.
@@ -28,7 +28,7 @@ impl fmt::Debug for Login {
 /// Gives logins.
 #[async_trait]
 pub trait LoginSource: Send + Sync + 'static {
-    /// The login for a connection that is about to be opened. It may take as long as opening may: on Redis before that, on PostgreSQL
-    /// of the same time.
+    /// Gives the login for a connection that is about to be opened. This may take as long as opening a connection may. On PostgreSQL both
+    /// share that time; on Redis opening has that time once more.
     async fn login(&self) -> Result<Login, Error>;
 }

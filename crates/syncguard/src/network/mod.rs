@@ -1,6 +1,6 @@
-//! Bytes, for stores on servers: how connections are made, kept alive, encrypted and shared.
+//! Makes connections to servers, keeps them alive, encrypts and shares them.
 //!
-//! It knows sockets, certificates, logins and event loops. It must not know what is sent over a connection, nor any store.
+//! This room knows sockets, certificates, logins and event loops. It must not know what is sent over a connection, or any store.
 
 #[cfg(feature = "network")]
 pub(crate) mod dial;

@@ -1,4 +1,4 @@
-//! Connections that several backends share.
+//! Shares connections among backends.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, Weak};
@@ -17,7 +17,7 @@ impl<C: ?Sized> Default for SharedConnection<C> {
 }
 
 impl<C> SharedConnection<C> {
-    /// The current connection, else a new one from `make`. After a failure, the next call tries again.
+    /// Gives the current connection, or else a new one from `make`. After a failure, the next call tries again.
     pub(crate) fn get_or_make(
         &self,
         make: impl FnOnce() -> Result<C, Error>,
@@ -27,7 +27,7 @@ impl<C> SharedConnection<C> {
 }
 
 impl<C: ?Sized> SharedConnection<C> {
-    /// The same for what is of no one type.
+    /// As `get_or_make`, for a connection that `make` has put into an `Arc`, so that its type need not be sized.
     pub(crate) fn get_or_share(
         &self,
         make: impl FnOnce() -> Result<Arc<C>, Error>,
@@ -42,8 +42,8 @@ impl<C: ?Sized> SharedConnection<C> {
     }
 }
 
-/// What one backend uses until it is closed. A running operation holds a clone of the `Arc`, so it still gets its
-/// answer if the backend is closed in the meantime.
+/// A connection that one backend uses until it is closed. A running operation holds a clone of the `Arc`, so it still gets its answer
+/// if the backend is closed in the meantime.
 pub(crate) struct Borrowed<C: ?Sized>(Mutex<Option<Arc<C>>>);
 
 impl<C: ?Sized> Borrowed<C> {
@@ -51,15 +51,15 @@ impl<C: ?Sized> Borrowed<C> {
         Self(Mutex::new(Some(borrowed)))
     }
 
-    /// What is borrowed; `Aborted` after [`end`](Self::end).
+    /// The borrowed connection; `Aborted` after [`end`](Self::end).
     pub(crate) fn get(&self) -> Result<Arc<C>, Error> {
         let borrowed = lock(&self.0).clone();
         borrowed.ok_or_else(Error::closed)
     }
 
-    /// Gives it back.
+    /// Gives the connection back.
     pub(crate) fn end(&self) {
-        // Dropped after the mutex is unlocked, because this may close a connection.
+        // Taken out first, so that the mutex is unlocked when the drop closes the connection.
         let borrowed = lock(&self.0).take();
         drop(borrowed);
     }

@@ -1,18 +1,18 @@
-//! Who is told when another server may keep the locks from now on.
+//! Tells listeners when another server may have taken over.
 
 use std::sync::{Mutex, Weak};
 
 use crate::mutex::lock;
 
-/// Is called each time that another server has become the primary, or that a connection which was lost has been made again.
+/// Called each time that another server has become the primary, or that a lost connection has been made again.
 pub type SwitchListener = dyn Fn() + Send + Sync;
 
-/// Those who want to be told.
+/// The listeners.
 #[derive(Default)]
 pub(crate) struct Switches(Mutex<Vec<Weak<SwitchListener>>>);
 
 impl Switches {
-    /// Tells `listener` for as long as it lives.
+    /// Adds a listener, which is told for as long as it lives.
     pub(crate) fn add(&self, listener: Weak<SwitchListener>) {
         let mut listeners = lock(&self.0);
         listeners.retain(|known| known.strong_count() > 0);

@@ -1,4 +1,4 @@
-//! TLS through rustls, for every backend: which authorities to trust, and the client's own certificate.
+//! Makes TLS configurations for all backends, by rustls: which authorities to trust, and the client's own certificate.
 //!
 //! The operating system's certificates are not used, so container images without any work the same.
 
@@ -33,8 +33,8 @@ pub enum DefaultRoots {
 }
 
 impl DefaultRoots {
-    /// The authorities. Certificates that cannot be used are skipped: the user did not choose the default list, and
-    /// so cannot be asked to correct it.
+    /// Reads the authorities. Certificates that cannot be used are skipped, because the user did not choose the default list and cannot
+    /// correct it.
     pub(crate) fn read(&self) -> Trusted {
         let mut trusted = Trusted::nobody();
         let more = match self {
@@ -65,7 +65,7 @@ impl fmt::Debug for DefaultRoots {
     }
 }
 
-/// PEM that a user gave, and the name of the setting that it was given in.
+/// PEM that a user gave, and the name of its setting.
 pub(crate) struct GivenPem<'a> {
     pub(crate) field: &'static str,
     pub(crate) pem: PemInput<'a>,
@@ -77,7 +77,7 @@ pub(crate) enum PemInput<'a> {
 }
 
 impl GivenPem<'_> {
-    /// Whom to trust.
+    /// Reads the certificates as those to trust.
     pub(crate) fn trusted(&self) -> Result<Trusted, Error> {
         let mut trusted = Trusted::nobody();
         for certificate in self.certificates()? {
@@ -124,9 +124,9 @@ impl GivenPem<'_> {
 pub(crate) enum Check {
     /// Nothing. The connection is not protected from anybody in between.
     Nothing,
-    /// That a trusted authority has signed it.
+    /// Whether a trusted authority has signed it.
     Authority,
-    /// The same, and that it is for the host that was asked for.
+    /// Whether a trusted authority has signed it, and it is for the host that was asked for.
     AuthorityAndName,
 }
 
@@ -180,13 +180,13 @@ pub(crate) fn client_config(
         })
 }
 
-/// Whether the certificate is of the version before extensions, which `openssl x509 -req` makes if it is given none.
+/// Whether the certificate is of the version that has no extensions. `openssl x509 -req` makes such ones if it is given none.
 fn is_of_version_1(certificate: &CertificateDer<'static>) -> bool {
     let read = Certificate::from_der(certificate);
     read.is_ok_and(|certificate| certificate.tbs_certificate.version == Version::V1)
 }
 
-/// Whether one side has refused the other's certificate, or its lack: nothing that passes by itself.
+/// Whether one side has refused the other because of its certificate, or because it has none. That does not pass by itself.
 pub(crate) fn is_refusal(error: &rustls::Error) -> bool {
     use AlertDescription as Alert;
     match error {

@@ -1,14 +1,14 @@
-//! Whom to trust.
+//! The authorities and certificates that a client trusts.
 
 use rustls::RootCertStore;
 use rustls::pki_types::CertificateDer;
 
-/// Whom to trust.
+/// The authorities and certificates that a client trusts.
 #[derive(Debug)]
 pub(crate) struct Trusted {
-    /// As authorities.
+    /// The certificates that may sign others.
     pub(crate) authorities: RootCertStore,
-    /// The certificates among them that were given as such: a server may present one of them as its own.
+    /// Those of them that were given as whole certificates. A server may present one of these as its own.
     pub(super) certificates: Vec<CertificateDer<'static>>,
 }
 

@@ -23,7 +23,7 @@ const SERVERS: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.3.6.1.5.5.7.3.
 /// Verifies as much as a [`Check`](super::Check) says.
 #[derive(Debug)]
 pub(super) struct Verifier {
-    /// `None` for everybody.
+    /// The authorities to trust. `None` trusts every certificate.
     pub(super) trusted: Option<Trusted>,
     pub(super) checks_name: bool,
     pub(super) provider: Arc<CryptoProvider>,
@@ -42,7 +42,7 @@ impl ServerCertVerifier for Verifier {
             let is_itself_trusted =
                 trusted.certificates.contains(end_entity) && is_self_issued(end_entity);
             if is_itself_trusted {
-                // That somebody has its key is shown by the signature of the handshake.
+                // The signature of the handshake proves that the server has the key of the certificate.
                 is_usable(&read(end_entity)?, now)?;
             } else {
                 self.verify_chain(trusted, end_entity, intermediates, now)?;
@@ -102,7 +102,7 @@ impl Verifier {
             algorithms,
         )
         .map_err(|error| match &error {
-            // Else the library would complain of what such certificates say of themselves.
+            // The library names some property of a certificate that has signed itself. The reason is that nobody trusts it.
             Error::InvalidCertificate(CertificateError::Other(_)) if is_self_issued(end_entity) => {
                 CertificateError::UnknownIssuer.into()
             }
@@ -111,7 +111,7 @@ impl Verifier {
     }
 }
 
-/// Whether the certificate is for that server. `may_be_common`: also by its common name, if it has no other.
+/// Whether the certificate is for this server. With `may_be_common`, its common name counts if it has no other names.
 fn verify_name(
     certificate: &CertificateDer<'_>,
     name: &ServerName<'_>,
@@ -133,7 +133,7 @@ fn verify_name(
     }
 }
 
-/// The common names, if there are no names for this purpose.
+/// The common names of a certificate. `None` if it has alternative names for hosts, which then count alone.
 fn common_names(certificate: &Certificate) -> Option<Vec<&str>> {
     let content = &certificate.tbs_certificate;
     let alternatives = content.get::<SubjectAltName>().ok()?;
@@ -147,7 +147,7 @@ fn common_names(certificate: &Certificate) -> Option<Vec<&str>> {
     Some(texts.collect())
 }
 
-/// Whether a host has the name of a certificate, in which `*` stands for the first label.
+/// Whether a name in a certificate fits a host. `*` in the name stands for the first label.
 fn fits(pattern: &str, host: &str) -> bool {
     let [pattern, host] = [pattern, host].map(|name| name.strip_suffix('.').unwrap_or(name));
     match pattern.strip_prefix("*.") {
@@ -161,8 +161,8 @@ fn fits(pattern: &str, host: &str) -> bool {
     }
 }
 
-/// Whether no authority on the way may only sign for certain names. The library holds that against alternative names
-/// alone, and not against common names.
+/// Whether all authorities on the way may sign for any name. The library checks their limits against alternative names only, and not
+/// against common names, so a limited authority is not trusted with those.
 fn are_names_unconstrained(trusted: &Trusted, intermediates: &[CertificateDer<'_>]) -> bool {
     let mut authorities = trusted.authorities.roots.iter();
     authorities.all(|authority| authority.name_constraints.is_none())
@@ -198,7 +198,7 @@ fn is_usable(certificate: &Certificate, now: UnixTime) -> Result<(), Certificate
     }
 }
 
-/// Whether it names itself as the authority that has signed it.
+/// Whether a certificate names itself as the authority that has signed it.
 fn is_self_issued(certificate: &CertificateDer<'_>) -> bool {
     read(certificate).is_ok_and(|certificate| {
         let content = certificate.tbs_certificate;
