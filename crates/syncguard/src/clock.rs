@@ -1,7 +1,7 @@
 //! The time by which locks are held.
 //!
-//! The monotonic clock stands still while the machine is suspended, and the store's goes on. So the time of locks is that of the monotonic
-//! clock, and how long the machine was suspended besides. Nobody can set either.
+//! On Linux and macOS the monotonic clock stands still while the machine is suspended, and the store's goes on. So the time of locks is
+//! that of the monotonic clock, and how long the machine was suspended besides. Nobody can set either.
 
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
@@ -51,10 +51,12 @@ fn suspended() -> Duration {
     Duration::from_millis(LONGEST_MS.fetch_max(ms, SeqCst).max(ms))
 }
 
-/// A clock that goes on while the machine is suspended. `None` where the monotonic one does.
+/// A clock that goes on while the machine is suspended. `None` where the monotonic one does: on Windows that is
+/// `QueryPerformanceCounter`, which counts the time in a sleep state (Microsoft, "Acquiring high-resolution time stamps").
 fn continuous() -> Option<Duration> {
     #[cfg(any(target_os = "linux", target_os = "android"))]
     let id = rustix::time::ClockId::Boottime;
+    // The monotonic one of Rust is CLOCK_UPTIME_RAW there (clock_gettime(3) of macOS has both).
     #[cfg(target_vendor = "apple")]
     let id = rustix::time::ClockId::Monotonic;
     #[cfg(any(target_os = "linux", target_os = "android", target_vendor = "apple"))]

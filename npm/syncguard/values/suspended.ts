@@ -1,6 +1,7 @@
 /**
  * Finds out how long the machine was suspended. On Linux, `performance.now()` stands still meanwhile, and the stores' clocks go on.
- * Elsewhere it goes on, too. The core has the same for itself in `clock.rs`.
+ * Elsewhere it goes on, too: libuv reads `mach_continuous_time()` on macOS and `QueryPerformanceCounter()` on Windows. The core has the
+ * same for itself in `clock.rs`.
  */
 
 import { uptime } from "node:os";
