@@ -1,4 +1,4 @@
-//! The connection on which a store tells what was freed.
+//! Keeps the connection on which a store tells which locks were freed.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,10 +10,10 @@ use super::topics::Topics;
 use crate::random;
 use crate::text::error::Error;
 
-/// How long a connection stays open for which nobody has a use.
+/// How long a connection stays open while nobody waits.
 const IDLE: Duration = Duration::from_secs(10);
-/// How long nothing may be heard before the connection is tested. Whoever waits hears of nothing while it is lost, so this
-/// is short; and it is only tested while somebody waits.
+/// A connection that was silent for so long is tested, if somebody waits. The time is short, because waiters hear nothing while the
+/// connection is lost.
 pub(crate) const SILENCE: Duration = Duration::from_secs(2);
 /// How long the answer to a test may take.
 pub(crate) const ANSWER: Duration = Duration::from_secs(2);
@@ -23,45 +23,45 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 /// The pause after a refusal that will hardly pass by itself, such as a missing right.
 const REFUSED_PAUSE: Duration = Duration::from_secs(60);
 
-/// How a store tells what was freed.
+/// Opens the connections on which a store tells which locks were freed.
 #[async_trait]
 pub(crate) trait Listen: Send + Sync + 'static {
-    /// A connection that tells of nothing yet. It ends when it is dropped.
+    /// Opens a connection, which tells of nothing yet. It ends when it is dropped.
     async fn open(&self) -> Result<Box<dyn Listener>, Error>;
 }
 
 /// An open connection.
 #[async_trait]
 pub(crate) trait Listener: Send {
-    /// Asks the store to tell of these names (`true`), or no longer. Need not wait for its answer.
+    /// Asks the store to tell of these names (`true`), or no longer to do so (`false`). Need not wait for its answer.
     async fn change(&mut self, names: &[(Arc<str>, bool)]) -> Result<(), Error>;
 
     /// Asks the store for a sign of life, which [`next`](Self::next) gives as [`StoreMessage::Alive`].
     async fn test(&mut self) -> Result<(), Error>;
 
-    /// How long nothing may be heard before it is tested.
+    /// How long the connection may be silent before it is tested.
     fn silence(&self) -> Duration {
         SILENCE
     }
 
-    /// What the store tells next. The future may be dropped, and nothing is lost then.
+    /// Waits for the next message of the store. If the future is dropped, no message is lost.
     async fn next(&mut self) -> Result<StoreMessage, Error>;
 }
 
-/// What a store tells.
+/// A message of a store.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum StoreMessage {
-    /// It tells of that name from now on.
+    /// The store tells of this name from now on.
     Listening(String),
-    /// It does not tell of that name any more, or not at the moment.
+    /// The store does not tell of this name any more, or not at the moment.
     Unsubscribed(String),
-    /// That lock may have been freed.
+    /// The lock of this name may have been freed.
     Freed(String),
-    /// Nothing new.
+    /// The store is alive, and has nothing new.
     Alive,
 }
 
-/// Listens for as long as somebody waits, with a new connection whenever one is lost.
+/// Listens for as long as somebody waits, and makes a new connection whenever one is lost.
 pub(super) async fn run(topics: &Topics, store: &dyn Listen) {
     let mut pause = FIRST_PAUSE;
     loop {
@@ -70,7 +70,7 @@ pub(super) async fn run(topics: &Topics, store: &dyn Listen) {
             return;
         };
         topics.disconnected();
-        // A server may also accept each connection and end it at once, so one that did not last does not count.
+        // A server may accept each connection and end it at once, so one that did not last does not end the growth of the pause.
         if first_heard.is_some_and(|since| since.elapsed() > pause) {
             pause = FIRST_PAUSE;
         }
@@ -92,8 +92,7 @@ pub(super) async fn run(topics: &Topics, store: &dyn Listen) {
     }
 }
 
-/// Listens on one connection, until nobody has a use for it or it fails. `first_heard` becomes the time at which the
-/// first thing was heard on it.
+/// Listens on one connection, until nobody needs it any more or it fails. `first_heard` becomes the time of the first message.
 async fn listen(
     topics: &Topics,
     store: &dyn Listen,
@@ -101,7 +100,7 @@ async fn listen(
 ) -> Result<(), Error> {
     let mut listener = store.open().await?;
     listener.change(&topics.take_all()).await?;
-    // What this side asks for in the meantime is no sign of the other side's life.
+    // Only messages of the store count as a sign of life, and not what is sent to it.
     let (mut last_heard, mut tested) = (Instant::now(), None);
     loop {
         let end = match tested {

@@ -1,9 +1,9 @@
-//! Waiting for a lock, the same for all stores and all languages.
+//! Waits for locks, in the same way for all stores and all languages.
 //!
-//! A [`waiter`] asks the store until it has the lock. Those in one process who wait for the same stand in a line
-//! ([`queue`], [`ticket`]), and only the first of them asks. It asks when the store says that the lock was freed ([`wakeups`]), when this
-//! process has released it and nobody else seems to want it ([`hand_over`]), when the lock would have ended by itself, and
-//! when the rules for polling say so ([`retry`]): a message may be lost, or not be sent.
+//! A [`waiter`] asks the store until it has the lock. Waiters of one process for the same lock stand in a line ([`queue`], [`ticket`]),
+//! and only the first of them asks. It asks when the store says that the lock was freed ([`wakeups`]), when this process has released
+//! it and nobody else seems to want it ([`hand_over`]), and when the lock would have ended by itself. Because a message may be lost or
+//! never sent, it also asks when the rules for polling say so ([`retry`]).
 
 pub(crate) mod hand_over;
 pub(crate) mod listener;

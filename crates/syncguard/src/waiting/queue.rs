@@ -1,13 +1,14 @@
-//! Who of this process may ask the store for which lock: first come, first served among those who could be granted it now.
+//! Decides which waiter of this process may ask the store for which lock: first come, first served, among those who could be granted it
+//! now.
 //!
-//! Whoever waits stands in one [line](line), for what stood in the way when the store was last asked; whatever else it wants is open
-//! to everybody meanwhile. The first in a line watches it, and asks. It asks only if nothing else that it wants is known to be
-//! held, or asked for by another at this moment: otherwise it goes to the line for that, where its age gives it its
-//! place, and the next one asks. So nobody is kept from what is free, and nobody waits in a circle, because whoever is
-//! waited for is older, or on its way to the store.
+//! A waiter stands in one [line](line), for the lock that stood in the way when the store was last asked. Whatever else it wants is
+//! open to everybody meanwhile. The first in a line watches its lock, and asks. It asks only if nothing else that it wants is known to
+//! be held, and nobody asks for that at this moment. Otherwise it goes to the line for that lock, where its age gives it its place, and
+//! the next one asks. So nobody is kept from what is free. And nobody waits in a circle, because whoever is waited for is older, or on
+//! its way to the store.
 //!
-//! Whoever wants several things could be passed for ever, by those who take one of them while it waits for another. So it gathers them
-//! after a while: `waiter/gathering.rs`.
+//! Others could pass a waiter for several locks for ever, by taking one of them while it waits for another. So it gathers them after a
+//! while: `waiter/gathering.rs`.
 
 pub(super) mod line;
 
@@ -34,41 +35,41 @@ pub(crate) struct Queues(pub(super) Arc<Mutex<QueuesInner>>);
 #[derive(Default)]
 pub(super) struct QueuesInner {
     pub(super) by_key: HashMap<Key, Queue>,
-    /// The number of the next who comes.
+    /// The number of the last waiter who came.
     pub(super) number: u64,
     /// Why nobody may wait any more.
     pub(super) refusal: Option<Error>,
-    /// Until when the store's messages are not relied on, because a lock was freed of which it had not told.
+    /// Until this time, the store's messages are not relied on, because a lock was freed without one.
     pub(super) doubted_until: Option<Instant>,
 }
 
-/// Those who want something of one key.
+/// All who want something of one key.
 #[derive(Default)]
 pub(super) struct Queue {
-    /// One for each wish: for a key itself there is but one.
+    /// A line for each wish. For a key itself there is only one.
     pub(super) lines: SmallVec<[Line; 1]>,
     /// The slots that this process was granted while somebody waited, and has not released.
     pub(super) held: HashSet<u16>,
 }
 
-/// What one ticket wants of one key.
+/// The part of a ticket that is about one key.
 pub(super) struct Want {
     /// The name of the queue.
     pub(super) key: Key,
     pub(super) wish: Wish,
-    /// Whether its question, which is on its way, was asked because this was freed.
+    /// Whether the question that is on its way was asked because this lock was freed.
     pub(super) was_freed: bool,
 }
 
 impl Queues {
-    /// The number of one who comes.
+    /// Gives a number to a waiter who comes.
     pub(super) fn next_number(&self) -> u64 {
         let mut queues = lock(&self.0);
         queues.number += 1;
         queues.number
     }
 
-    /// Lets all who wait, and who come later, fail with this error.
+    /// Ends all waits, and all that begin later, with this error.
     pub(crate) fn refuse(&self, error: Error) {
         let mut queues = lock(&self.0);
         queues.refusal.get_or_insert(error);
@@ -76,7 +77,7 @@ impl Queues {
         lines.flat_map(Line::members).for_each(LineMember::tell);
     }
 
-    /// This process has sent the release of a lock in that lane: what is asked in the same lane comes after it.
+    /// Notes that this process has sent the release of a lock in this lane, so that questions in the same lane come after it.
     pub(crate) fn release_sent(&self, key: &Key, lane: Option<Lane>) {
         self.with_lines_for(key, |queue, slot| {
             if let Some(number) = slot {
@@ -86,12 +87,12 @@ impl Queues {
         });
     }
 
-    /// That release has ended.
+    /// Notes that such a release has ended.
     pub(crate) fn release_ended(&self, key: &Key) {
         self.with_lines_for(key, |_, _| Line::release_ended);
     }
 
-    /// Tells the lines that could use what has that key, and of them first the one whose first came first.
+    /// Tells the lines whose wish the lock of this key could meet. The line whose first waiter is the oldest is told first.
     fn with_lines_for<Tell: FnMut(&mut Line)>(
         &self,
         key: &Key,
@@ -104,7 +105,7 @@ impl Queues {
         };
         let tell = tell(queue, slot);
         queue.lines.sort_by_key(Line::first);
-        // The gate is wanted as a key is.
+        // A line for a gate has no slots, as one for a key.
         let reaches = |line: &&mut Line| match (line.wish.slots, slot) {
             (_, None) => true,
             (None, Some(number)) => number == GATE,
@@ -119,12 +120,12 @@ impl Queues {
     }
 }
 
-/// The name of the queue for any slot of a key: no slot has this number.
+/// The name of the queue for all slots of a key. No slot has its number.
 pub(super) fn all_slots(key: &Key) -> Key {
     key.slot(0)
 }
 
-/// The name of the queue of those who wait for what has that key.
+/// The name of the queue for the lock of this key.
 fn queue_of(key: &Key) -> Cow<'_, Key> {
     match key.slot_number() {
         None => Cow::Borrowed(key),
@@ -133,7 +134,7 @@ fn queue_of(key: &Key) -> Cow<'_, Key> {
 }
 
 impl QueuesInner {
-    /// The line for what is wanted; a new one if there is none.
+    /// The line for a want. Makes one if there is none.
     pub(super) fn line_or_new(&mut self, want: &Want) -> &mut Line {
         let Queue { lines, .. } = self.by_key.entry(want.key.clone()).or_default();
         let place = lines.iter().position(|line| line.wish == want.wish);
@@ -152,13 +153,13 @@ impl QueuesInner {
         self.by_key.get_mut(&want.key)?.line_mut(want)
     }
 
-    /// Whether the one of that number may ask for this.
+    /// Whether the waiter of this number may ask for this.
     pub(super) fn is_open(&self, want: &Want, number: u64) -> bool {
         self.line(want).is_none_or(|line| line.lets(number))
     }
 
-    /// Forgets what nobody waits or asks for any more. What this gives is to be dropped without the lock: the connection that a watch
-    /// may end takes locks of its own.
+    /// Forgets lines in which nobody waits or asks any more. The watches that this gives must be dropped after the mutex is unlocked,
+    /// because the end of a watch may end a connection, which locks a mutex of its own.
     pub(super) fn tidy(&mut self, wants: &[Want]) -> Batch<Arc<Watch>> {
         let mut watches = Batch::new();
         for want in wants {
@@ -188,5 +189,5 @@ impl Queue {
     }
 }
 
-/// For how long the store's messages are not relied on after a lock was freed without one.
+/// How long the store's messages are not relied on after a lock was freed without one.
 pub(super) const DOUBT: Duration = Duration::from_secs(600);

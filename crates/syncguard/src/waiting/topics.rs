@@ -1,4 +1,4 @@
-//! The locks for which somebody waits, by the names under which a store tells of them.
+//! Keeps the locks for which somebody waits, by the names under which a store tells of them.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
@@ -23,17 +23,17 @@ struct TopicNames {
     changes: Vec<Arc<str>>,
 }
 
-/// What is known about one name.
+/// What is known of one name.
 #[derive(Default)]
 pub(super) struct Topic {
-    /// How many times it may have been freed.
+    /// How many times its lock may have been freed.
     pub(super) freed: AtomicU64,
     pub(super) is_listening: AtomicBool,
     pub(super) woken: Notify,
 }
 
 impl Topics {
-    /// One more waits for that name. Gives the name, its topic, and how many wake-ups count as seen.
+    /// Adds a waiter for a name. Gives the name, its topic, and how many wake-ups count as seen.
     pub(super) fn join(&self, name: &str) -> (Arc<str>, Arc<Topic>, u64) {
         let mut names = lock(&self.names);
         let (name, topic) = match names.topics.get_key_value(name) {
@@ -46,8 +46,8 @@ impl Topics {
         };
         let entry = names.topics.entry(Arc::clone(&name));
         entry.or_insert_with(|| (Arc::clone(&topic), 0)).1 += 1;
-        // Whoever comes when the store tells already has missed what it told before, as if it had just begun to.
-        // Read before the listener can see the name, so that its first wake-up counts.
+        // If the store tells of the name already, this waiter has missed earlier messages, so one wake-up counts as not seen. The count
+        // is read before the listener can see the name, so that its first wake-up counts, too.
         let is_late = topic.is_listening.load(SeqCst);
         let seen = topic.freed.load(SeqCst).wrapping_sub(u64::from(is_late));
         drop(names);
@@ -55,7 +55,7 @@ impl Topics {
         (name, topic, seen)
     }
 
-    /// One less waits for that name.
+    /// Removes a waiter for a name.
     pub(super) fn leave(&self, name: &Arc<str>) {
         let mut names = lock(&self.names);
         let Some((_, watches)) = names.topics.get_mut(name) else {
@@ -100,7 +100,7 @@ impl Topics {
         self.is_closed.load(SeqCst)
     }
 
-    /// The store tells of what happens to that name from now on. What happened before was not heard.
+    /// Notes that the store tells of a name from now on. Wakes its waiters, because nobody has heard what happened before.
     pub(super) fn listening(&self, name: &str) {
         if let Some((topic, _)) = lock(&self.names).topics.get(name)
             && !topic.is_listening.swap(true, SeqCst)
@@ -109,35 +109,35 @@ impl Topics {
         }
     }
 
-    /// The lock may have been freed.
+    /// Wakes the waiters of a lock that may have been freed.
     pub(super) fn freed(&self, name: &str) {
         if let Some((topic, _)) = lock(&self.names).topics.get(name) {
             topic.wake();
         }
     }
 
-    /// The store tells of what happens to that name no longer.
+    /// Notes that the store tells of a name no longer.
     pub(super) fn unsubscribed(&self, name: &str) {
         if let Some((topic, _)) = lock(&self.names).topics.get(name) {
             topic.is_listening.store(false, SeqCst);
         }
     }
 
-    /// The store tells of nothing any more.
+    /// Notes that the store tells of nothing any more.
     pub(super) fn disconnected(&self) {
         for (topic, _) in lock(&self.names).topics.values() {
             topic.is_listening.store(false, SeqCst);
         }
     }
 
-    /// Lets all look at once, though nothing was freed.
+    /// Lets all waiters look at once, although nothing was freed.
     pub(super) fn look_again(&self) {
         for (topic, _) in lock(&self.names).topics.values() {
             topic.woken.notify_waiters();
         }
     }
 
-    /// Wakes all for the last time.
+    /// Wakes all waiters for the last time.
     pub(super) fn close(&self) {
         self.is_closed.store(true, SeqCst);
         self.changed.notify_one();

@@ -1,4 +1,4 @@
-//! Who waits for which lock to be freed.
+//! Wakes waiters when a store tells that their lock was freed.
 
 use std::fmt;
 use std::pin::pin;
@@ -21,7 +21,7 @@ struct WakeupsInner {
 }
 
 impl Wakeups {
-    /// Opens no connection: the first who waits does.
+    /// Opens no connection yet. The first waiter does.
     pub(crate) fn new(listen: impl Listen) -> Self {
         Self(Arc::new(WakeupsInner {
             listen: Box::new(listen),
@@ -30,7 +30,7 @@ impl Wakeups {
         }))
     }
 
-    /// Hears of the lock with that name for as long as what it gives lives.
+    /// Hears of the lock with this name for as long as the watch lives.
     pub(crate) fn watch(&self, name: &str) -> Watch {
         let (name, topic, seen) = self.0.topics.join(name);
         Watch {
@@ -47,7 +47,7 @@ impl Wakeups {
         self.0.topics.is_idle() && !self.0.is_running.load(SeqCst)
     }
 
-    /// Ends the connection. Those who wait are woken for the last time, and find that the backend is closed.
+    /// Ends the connection. Waiters are woken for the last time, and find that the backend is closed.
     pub(crate) fn close(&self) {
         self.0.topics.close();
     }
@@ -85,7 +85,7 @@ struct ListeningTask {
 }
 
 impl ListeningTask {
-    /// Ends, unless somebody has come since the listener decided to.
+    /// Ends the task, unless somebody has come since the listener decided to end.
     fn end(&mut self) {
         let WakeupsInner {
             topics, is_running, ..
@@ -121,13 +121,12 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// Completes when the lock may have been freed since the last time this completed, also when the store has
-    /// just begun to tell of it. Gives how many times that was. Never completes while the store cannot tell. Needs a tokio
-    /// runtime.
+    /// Completes when the lock may have been freed since the last time this completed, or when the store has just begun to tell of it.
+    /// Gives how many times the lock may have been freed. Never completes while the store cannot tell. Needs a tokio runtime.
     pub async fn freed(&self) -> u64 {
         loop {
             let mut woken = pin!(self.topic.woken.notified());
-            // Before the count is read, so that nothing is missed between the two.
+            // Enabled before the count is read, so that nothing is missed between the two.
             woken.as_mut().enable();
             let freed = self.topic.freed.load(SeqCst);
             let seen = self.seen.swap(freed, SeqCst);
@@ -137,8 +136,8 @@ impl Watch {
             self.shared.listen();
             woken.await;
             if self.topic.freed.load(SeqCst) == freed {
-                // The task that listens has ended with its runtime. If that is this runtime, the next one ends as soon as it is
-                // spawned, and this task can only be dropped once it lets go of its thread.
+                // The task that listens has ended with its runtime. If that is the runtime of this task, too, another listener would end as
+                // soon as it is spawned, and this task can be dropped only if it gives its thread free.
                 yield_now().await;
             }
         }

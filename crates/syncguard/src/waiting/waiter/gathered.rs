@@ -1,4 +1,4 @@
-//! What one who gathers has so far.
+//! Keeps what a waiter has gathered so far, and gives it back or makes it the grant.
 
 use std::future::pending;
 use std::sync::Arc;
@@ -21,24 +21,24 @@ use crate::values::key::{GATE, Key};
 use crate::values::lock_id::LockId;
 use crate::values::ttl::Ttl;
 
-/// How long a part lasts at most unless it is extended. Whoever dies while it gathers costs that, and the tolerance.
+/// The longest TTL of a part. If a process dies while it gathers, others wait for this time and the tolerance.
 pub(super) const PART_TTL: Duration = Duration::from_secs(3);
-/// After how long all parts are extended, if they are to last for longer.
+/// Parts that are to last longer are extended after this time.
 const EXTENDED_EVERY: Duration = Duration::from_secs(1);
-/// The least time for an extension's answer.
+/// The shortest time that an extension gets for its answer.
 pub(super) const SHORTEST_CALL: Duration = Duration::from_millis(100);
 
-/// What was taken so far, and is given back when this is dropped.
+/// The parts that a waiter has so far. They are given back when this is dropped.
 pub(super) struct Gathered {
     backend: Arc<dyn Backend>,
     taken: Vec<Part>,
-    /// How long they may last by all that they were asked for.
+    /// The longest time for which the store may keep the parts from now on.
     lasts: Ttl,
-    /// When the first of them ends, by this process' clock.
+    /// When the first part ends, by this process' clock.
     end: Option<Instant>,
-    /// When the time of whoever waits is over.
+    /// When the time of the waiter is over.
     limit: Option<Instant>,
-    /// Closing the backend waits until what was taken is released.
+    /// Lets the closing of the backend wait until the parts are released.
     running: Option<Running>,
 }
 
@@ -54,7 +54,7 @@ impl Part {
 }
 
 impl Gathered {
-    /// None yet, for one who wants locks of that TTL until that time.
+    /// Starts without parts, for a waiter who wants locks of this TTL and waits until `limit`.
     pub(super) fn new(backend: &Arc<dyn Backend>, ttl: Ttl, limit: Option<Instant>) -> Self {
         Self {
             backend: Arc::clone(backend),
@@ -86,7 +86,7 @@ impl Gathered {
         }
     }
 
-    /// When to extend what is there, if it is to last for longer than `ttl`.
+    /// When to extend the parts, if their TTL is the longest one, so that the window may last longer.
     pub(super) fn extended_at(&self, ttl: Ttl) -> Option<Instant> {
         let is_long = ttl.as_duration() >= PART_TTL;
         let end = self.end.filter(|_| is_long)?;
@@ -94,8 +94,8 @@ impl Gathered {
         Some(extended + EXTENDED_EVERY)
     }
 
-    /// Makes all of them end that much later from now on, or none. Gives when that was sent, and the end on the store's clock; nothing if
-    /// one may be gone.
+    /// Makes all parts end `ttl` from now, or none. Gives when that was sent, and the end by the store's clock. `None` if a part may be
+    /// gone.
     pub(super) async fn extend(&mut self, ttl: Ttl) -> Option<(Instant, i64)> {
         let (sent, end) = (clock::now(), self.end?);
         let left = end.checked_duration_since(sent);
@@ -118,7 +118,7 @@ impl Gathered {
         }
     }
 
-    /// Gives all of them the time that was asked for. From then on they are granted, and the gates are given back.
+    /// Gives all parts the TTL of the request. From then on they are granted, and the gates are given back.
     pub(super) async fn confirm(&mut self, request: &AcquireRequest) -> Option<Granted> {
         let (asked, expires_at_ms) = self.extend(request.ttl).await?;
         let hold = request.hold.as_deref();
@@ -142,7 +142,7 @@ impl Gathered {
         Some(Granted { grants, asked })
     }
 
-    /// For how long to wait for an answer: until whoever waits has to ask for the last time.
+    /// How long to wait for an answer: at most until the time of the waiter is over.
     fn time_for_answer(&self, most: Duration) -> Duration {
         let left = self
             .limit
@@ -154,7 +154,7 @@ impl Gathered {
         self.taken.iter().map(|part| part.key.clone()).collect()
     }
 
-    /// Releases all of them in one step. What is not known to be released is released in the background.
+    /// Releases all parts in one step. If that fails, they are released in the background.
     pub(super) async fn give_back(mut self) {
         if self.taken.is_empty() {
             return;

@@ -1,10 +1,12 @@
-//! How one who waits for several things in vain gets them: it takes them one after another, in the one order of all claims, as ordinary
-//! locks that last for a window, and waits for each as if it wanted nothing else. When it has all of them, one extension of all
-//! gives them the time that was asked for, and only then they are granted. Else it gives back what it has when the window is over,
-//! and leaves the others alone for three times as long.
+//! Gathers several locks for a waiter who has waited for them in vain.
 //!
-//! Two that gather never wait for each other in a circle, because both take what they want in the same order. Of one key, each could have
-//! some of the slots that both need: whoever takes more than one has its *gate* first, the lock on slot 0, which is none.
+//! The waiter takes them one after another, in the order that all claims have, as ordinary locks that last for a window. It waits for
+//! each as if it wanted nothing else. When it has all of them, one extension gives them the TTL that was asked for, and only then are
+//! they granted. If the window is over before, the waiter gives back what it has, and leaves the locks alone for three times as long.
+//!
+//! Two waiters that gather never wait for each other in a circle, because both take locks in the same order. But each could have some of
+//! the slots of one key that both need. So whoever takes more than one slot of a key first takes its *gate*: the lock on slot 0, which is
+//! no slot.
 
 use std::time::Duration;
 
@@ -22,10 +24,10 @@ use crate::values::lock_id::LockId;
 use crate::values::ttl::Ttl;
 use crate::waiting::retry::{FailedAttempt, RetryPolicy};
 
-/// Retries are counted so often at most.
+/// The shortest time between two retries that are counted while this gathers.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(1);
 
-/// What to take for these claims, in order.
+/// The claims to take in order, with a gate before several slots of a key.
 fn with_gates(claims: &[Claim]) -> Result<Vec<Claim>, Error> {
     let mut all = Vec::with_capacity(claims.len());
     for same in claims.chunk_by(|one, other| one.key == other.key) {
@@ -38,7 +40,7 @@ fn with_gates(claims: &[Claim]) -> Result<Vec<Claim>, Error> {
 }
 
 impl Waiter {
-    /// For how long to gather, if it is time to. Whoever wants one thing has no need to.
+    /// How long to gather, if it is time to do so. A waiter for one lock need not.
     pub(super) fn gathers_for(&self) -> Option<Duration> {
         let left = self
             .limit()
@@ -49,14 +51,14 @@ impl Waiter {
         self.gathering.window(self.start.elapsed()).filter(|_| may)
     }
 
-    /// Takes what it wants, one after another. `None` if it has not got all of it in that time, and holds nothing.
+    /// Takes all that it wants, one after another. `None` if it did not get everything within the window. Then it holds nothing.
     pub(super) async fn gather(&mut self, window: Duration) -> Option<Granted> {
         let mut parts = Gathered::new(&self.backend, self.request.ttl, self.limit());
         let granted = match self.take_all(&mut parts, window).await {
             Some(()) => parts.confirm(&self.request).await,
             None => None,
         };
-        // Nothing is waited for once it is granted: whoever is cancelled then would not know of it.
+        // After the grant nothing may be awaited any more: a caller that is cancelled here would not know of its locks.
         if granted.is_none() {
             self.gathering.was_in_vain(window);
             parts.give_back().await;
@@ -67,7 +69,7 @@ impl Waiter {
     async fn take_all(&mut self, parts: &mut Gathered, window: Duration) -> Option<()> {
         let ttl = window.min(PART_TTL).as_millis();
         let ttl = Ttl::from_millis(i64::try_from(ttl).ok()?).ok()?;
-        // That leaves time for an answer, or to ask once more.
+        // Ends early enough for an answer, or to ask once more.
         let mut over = self
             .limit()
             .and_then(|limit| limit.checked_sub(SHORTEST_CALL));
@@ -80,7 +82,7 @@ impl Waiter {
         Some(())
     }
 
-    /// Waits for one of the things that it wants, and makes those last that it has. `None` if that is over before.
+    /// Waits for one of the locks, and extends the parts meanwhile. `None` if the time is over before.
     async fn take(
         &mut self,
         claim: Claim,
@@ -99,7 +101,7 @@ impl Waiter {
                     biased;
                     outcome = &mut waiting => break outcome.ok(),
                     () = sleep_if(over) => break None,
-                    // A retry that it does not make, unless it is the last.
+                    // Counts a retry of the whole request, which is not made while this gathers. The last one ends the gathering.
                     () = sleep_until(retry_at) => {
                         let is_last = self.retry.is_last(self.elapsed_ms());
                         if is_last || self.decide(FailedAttempt::Locked, false).is_err() {
@@ -124,7 +126,7 @@ impl Waiter {
         granted
     }
 
-    /// One who waits for that alone, with the place of this one in the queues.
+    /// Makes a waiter for this claim alone. It has the age of this one, and so the same place in the queues.
     fn part(&self, claim: &Claim, ttl: Ttl) -> Result<Self, Error> {
         let mut request = AcquireRequest::of(
             [Claim {

@@ -1,4 +1,5 @@
-//! What one who waits has stood in line for, and what the store has said of it: a wait that ends in vain names what it was about.
+//! Remembers for which locks a waiter has stood in line, and what the store has said of them, so that the error of a wait in vain can
+//! name the obstacle.
 
 use std::time::Duration;
 
@@ -13,27 +14,27 @@ pub(super) type Said = (Instant, Busy);
 
 #[derive(Debug, Default)]
 pub(super) struct Obstacles {
-    /// Each key once.
+    /// The obstacles, each key once.
     met: Batch<Obstacle>,
 }
 
 #[derive(Debug)]
 struct Obstacle {
-    /// The key that is wanted; of slots, that of all.
+    /// The wanted key. For slots, the key that all of them share.
     key: String,
     stood: Duration,
     said: Option<Said>,
 }
 
 impl Obstacles {
-    /// It has stood in line for what that claim wants since that time.
+    /// Notes that the waiter has stood in line for the lock of this claim since `since`.
     pub(super) fn stood(&mut self, claim: Option<&Claim>, since: Instant) {
         if let Some(claim) = claim {
             self.of(claim).stood += since.elapsed();
         }
     }
 
-    /// The store has said that of the lock which that claim wants.
+    /// Notes what the store has said of the lock of this claim.
     pub(super) fn said(&mut self, claim: Option<&Claim>, (told, mut busy): Said) {
         let Some(claim) = claim else { return };
         busy.key = Some(claim.key.base().to_owned());
@@ -46,7 +47,7 @@ impl Obstacles {
         said.max_by_key(|(told, _)| *told).cloned()
     }
 
-    /// What it has stood in line for longest; without having stood anywhere, what the store has said last.
+    /// The lock for which the waiter has stood in line longest. If it has stood nowhere, the one of which the store has spoken last.
     pub(super) fn longest(&self) -> Option<Busy> {
         let stood = self.met.iter().filter(|met| !met.stood.is_zero());
         let Some(longest) = stood.max_by_key(|met| met.stood) else {
@@ -75,7 +76,7 @@ impl Obstacles {
     }
 }
 
-/// The time goes on while it is waited for.
+/// What the store has said, less the time that has passed since.
 fn as_of_now((told, mut busy): Said) -> Busy {
     let gone = told.elapsed();
     busy.free_in = busy.free_in.map(|free_in| free_in.saturating_sub(gone));

@@ -1,4 +1,4 @@
-//! The pauses of one who waits, between two questions.
+//! The pauses of a waiter between two questions.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::waiting::retry::Wait;
 use crate::waiting::ticket::Ticket;
 
 impl Waiter {
-    /// When its time is over, if it ever is.
+    /// When the time of the waiter is over, if it has a limit.
     pub(super) fn limit(&self) -> Option<Instant> {
         let limit = Duration::try_from_secs_f64(self.policy.timeout_ms / 1000.0).ok()?;
         self.start.checked_add(limit)
@@ -26,9 +26,9 @@ impl Waiter {
         }
     }
 
-    /// Watches what stood in the way until the next retry is due; shorter if the lock ends by itself, if it may have been
-    /// freed, if somebody behind would ask by now, were it alone, if something has changed in the line, or if nobody can get the
-    /// lock any more because the backend is being closed.
+    /// Watches the lock that stood in the way until the next retry is due. Ends earlier if the lock ends by itself or may have been freed,
+    /// if a waiter behind would have asked by now, were it alone, if something has changed in the line, or if the backend is being
+    /// closed.
     pub(super) async fn pause(&self, ticket: &mut Ticket) -> PauseEnd {
         let claim = self.request.claims.get(ticket.obstacle());
         let watch = || self.backend.watch(claim?);
@@ -64,7 +64,7 @@ impl Waiter {
     }
 }
 
-/// Completes at that time, if there is one.
+/// Completes at this time. Never completes if there is none.
 pub(super) async fn sleep_if(until: Option<Instant>) {
     match until {
         Some(until) => sleep_until(until).await,
