@@ -1,4 +1,4 @@
-//! Under which names locks are kept.
+//! Makes the names under which Redis keeps locks.
 
 use std::borrow::Cow;
 
@@ -11,28 +11,28 @@ use crate::values::claim::{Claim, ClaimKind};
 use crate::values::key::{Key, KeySpace, nfc};
 use crate::values::lock_id::LockId;
 
-/// The longest name of a Redis key, and how much of it is left free (docs/format.md, "Storage keys").
-/// Each backend has its own prefix.
+/// The bounds of a Redis key's name: the longest one, and how much of that is left free (docs/format.md, "Storage keys"). Each
+/// backend adds a prefix of its own.
 pub const KEYS: KeySpace<'static> = KeySpace {
     prefix: "",
     limit_bytes: 1000,
     reserve_bytes: 26,
 };
 
-/// A prefix that belongs to the client and not to the locks, such as ioredis' option `keyPrefix`:
-/// it stands before every key that is sent, and before no argument.
+/// A prefix that belongs to the client and not to the locks, such as ioredis' option `keyPrefix`. The client puts it before every
+/// key that is sent, and before no argument.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum ClientPrefix {
     /// There is none.
     #[default]
     None,
-    /// This one; it is put before the keys here.
+    /// This prefix. We put it before the keys.
     Ours(String),
-    /// The client that sends the keys puts it there; it is not known here, and may be empty.
+    /// The client puts a prefix before the keys. We do not know it, and it may be empty.
     Theirs,
 }
 
-/// Under which names locks are kept (docs/format.md, "Redis Cluster").
+/// The names of locks (docs/format.md, "Redis Cluster").
 #[derive(Debug, Clone)]
 pub struct Names {
     key_prefix: String,
@@ -40,13 +40,13 @@ pub struct Names {
     layout: Layout,
 }
 
-/// How the names of a lock get into one slot.
+/// How the names of one lock come into the same hash slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Layout {
-    /// There are no slots: one server has them all.
+    /// One server has all names, so there are no hash slots.
     Standalone,
-    /// All locks are in the slot of the prefix, which has a hash tag.
-    OneSlot,
+    /// The prefix has a hash tag, so all locks are in its hash slot.
+    OneHashSlot,
     /// Each lock is in one of 256 shards, which have a hash tag each.
     Sharded,
 }
@@ -73,14 +73,14 @@ impl Names {
         Ok(names)
     }
 
-    /// Names in a Redis Cluster: those of one lock share a slot.
+    /// Names in a Redis Cluster, where those of one lock share a hash slot.
     ///
     /// # Errors
-    /// As [`new`](Self::new), and for prefixes with braces that put the names of a lock in different slots.
+    /// As [`new`](Self::new), and for prefixes with braces that put the names of a lock in different hash slots.
     pub fn in_cluster(key_prefix: &str, client_prefix: ClientPrefix) -> Result<Self, Error> {
         let mut names = Self::new(key_prefix, client_prefix)?;
         names.layout = match hash_slots::hash_tag(&names.before(key_prefix)) {
-            Some(_) => Layout::OneSlot,
+            Some(_) => Layout::OneHashSlot,
             None => Layout::Sharded,
         };
         let start = names.start(0);
@@ -90,10 +90,10 @@ impl Names {
         {
             return Err(Error::invalid(
                 "keyPrefix or clientKeyPrefix has a } that is not part of a hash tag: in a redis cluster, the \
-                 parts of a lock would be in different slots",
+                 parts of a lock would be in different hash slots",
             ));
         }
-        // Scripts build this name, and do not know how to shorten it.
+        // Scripts build this name, and cannot shorten it.
         if !space(&start).index_key(SOME_ID)?.ends_with(SOME_ID) {
             return Err(Error::invalid("keyPrefix is too long for a redis cluster"));
         }
@@ -113,8 +113,8 @@ impl Names {
         self.layout == Layout::Sharded
     }
 
-    /// The shard of a lock: the first byte of SHA-256 over the name that it has on a standalone server. That of a slot is
-    /// without its number there, so that all slots of a key are in one shard. `None` where there are no shards.
+    /// The shard of a lock: the first byte of SHA-256 over the name that the lock has on a standalone server. A slot's name counts
+    /// without its number, so that all slots of a key are in one shard. `None` if there are no shards.
     fn shard(&self, key: &Key) -> Result<Option<u8>, Error> {
         if !self.is_sharded() {
             return Ok(None);
@@ -128,12 +128,12 @@ impl Names {
         self.shard(&one_of(claim))
     }
 
-    /// Whether a lock with that name can have that lock id.
+    /// Whether a lock of this name can have this lock id. In shards, the id names the shard, too.
     pub(super) fn fits(&self, lock_key: &str, lock_id: &LockId) -> bool {
         !self.is_sharded() || lock_key.starts_with(&*self.start(lock_id.first_byte()))
     }
 
-    /// What the names of a shard begin with, without the colon that follows.
+    /// The beginning of all names in a shard, without the colon that follows.
     pub(super) fn start(&self, shard: u8) -> Cow<'_, str> {
         if !self.is_sharded() {
             return Cow::Borrowed(&self.key_prefix);
@@ -144,7 +144,7 @@ impl Names {
         })
     }
 
-    /// What all names of the lock with that name begin with.
+    /// The beginning that all names of this lock share.
     pub(super) fn start_of<'a>(&'a self, lock_key: &'a str) -> &'a str {
         if !self.is_sharded() {
             return &self.key_prefix;
@@ -153,7 +153,8 @@ impl Names {
         lock_key.get(..length).unwrap_or_default()
     }
 
-    /// `name` as the server knows it, unless only the client knows its prefix.
+    /// Puts the client's prefix before `name`, as far as we know it. The result is the name in the server, unless only the client
+    /// knows the prefix.
     pub(super) fn before(&self, name: &str) -> String {
         match &self.client_prefix {
             ClientPrefix::Ours(prefix) => prefix.clone() + name,
@@ -173,8 +174,8 @@ impl Names {
         Ok(name)
     }
 
-    /// The names of the lock and of the fence counter that are claimed, without the client's prefix, and the lock's key. Of
-    /// slots, what these three begin with for all of them: only the number is missing.
+    /// Three texts for a claim: the name of the lock and that of its fence counter, both without the client's prefix, and the lock's
+    /// key. A claim of slots gets all three without the number at their end, which the script appends for each slot that it tries.
     pub(super) fn claimed<'a>(&self, claim: &'a Claim) -> Result<[Cow<'a, str>; 3], Error> {
         let key = one_of(claim);
         let lock_key = self.lock_key(&key)?;
@@ -203,34 +204,35 @@ impl Names {
         }
     }
 
-    /// The channel on which the server tells that what is claimed was freed: of a slot, that of all slots of the key.
+    /// The channel on which the server tells that a lock was freed. All slots of a key share one channel.
     pub(super) fn channel(&self, claim: &Claim) -> Result<String, Error> {
         let key = one_of(claim);
         let start = self.start(self.shard(&key)?.unwrap_or_default());
         Ok(self.before(&unnumbered(&space(&start), &key)?))
     }
 
-    /// The name of a lock as the server knows it, unless only the client knows its prefix.
+    /// The name of a lock [as the server knows it](Self::before).
     pub(super) fn stored_lock_key(&self, key: &Key) -> Result<String, Error> {
         Ok(self.before(&self.lock_key(key)?))
     }
 
-    /// The name of the fence counter of the lock with that name, without the client's prefix.
+    /// The name of the fence counter that belongs to a lock's name, without the client's prefix.
     pub(super) fn fence_key(&self, lock_key: &str) -> Result<String, Error> {
         space(self.start_of(lock_key)).fence_key(lock_key)
     }
 
-    /// The name of what is stored of the periods of a key, without the client's prefix.
+    /// The name of a key's mark, without the client's prefix.
     pub(super) fn mark_key_of(&self, key: &Key) -> Result<String, Error> {
         Ok(mark_key(&self.fence_key(&self.lock_key(key)?)?))
     }
 
-    /// The name of the entry that leads to a lock, without the client's prefix.
+    /// The name of the index entry that leads from a lock id to its lock, without the client's prefix.
     pub(super) fn index_key(&self, lock_id: &LockId) -> Result<String, Error> {
         space(&self.start(lock_id.first_byte())).index_key(lock_id.as_str())
     }
 
-    /// The name of the entry that leads to the lock with that name, whose lock id may be of any form.
+    /// The name of the index entry that belongs to a lock's name. The lock id may be of any form, because another program may have
+    /// stored it.
     pub(super) fn index_key_beside(
         &self,
         lock_key: &str,
@@ -241,8 +243,8 @@ impl Names {
     }
 }
 
-/// The name of what is stored of the periods of the key whose fence counter has that name. No key can make it that of
-/// something else, and it is no longer than the bytes that every name leaves free.
+/// The name of the mark that belongs to a fence counter. No key can give another thing this name, because keys are normalized and
+/// U+037E does not survive that. What it appends fits into the bytes that every name leaves free.
 pub(super) fn mark_key(fence_key: &str) -> String {
     format!("{fence_key}\u{37e}done")
 }
@@ -250,8 +252,8 @@ pub(super) fn mark_key(fence_key: &str) -> String {
 /// A text that is as long as a lock id.
 const SOME_ID: &str = "0123456789012345678901";
 
-/// Whether `name`, which begins with `start`, is or may become the name of a fence counter or of an index entry. A lock
-/// there would be in the way of another one for ever.
+/// Whether `name`, which begins with `start`, is or may become the name of a fence counter or of an index entry. A lock of that
+/// name would be in the way of another one for ever.
 fn is_reserved(start: &str, name: &str) -> bool {
     let start = start.trim_end_matches(':');
     let Some(rest) = after(start, name) else {
@@ -264,7 +266,7 @@ fn is_reserved(start: &str, name: &str) -> bool {
             .is_some_and(|id| LockId::parse(id).is_ok())
 }
 
-/// What stands after `start` and its colon.
+/// The part of `name` after `start` and its colon.
 fn after<'a>(start: &str, name: &'a str) -> Option<&'a str> {
     match start {
         "" => Some(name),
@@ -272,7 +274,7 @@ fn after<'a>(start: &str, name: &'a str) -> Option<&'a str> {
     }
 }
 
-/// The key of a lock that would do: of slots, that of the first.
+/// The key of one lock that would meet the claim. For a claim of slots it is that of the first slot.
 fn one_of(claim: &Claim) -> Cow<'_, Key> {
     match claim.kind {
         ClaimKind::Exclusive => Cow::Borrowed(&claim.key),
@@ -280,7 +282,7 @@ fn one_of(claim: &Claim) -> Cow<'_, Key> {
     }
 }
 
-/// The name of a lock, of a slot without its number and what stands before that.
+/// The name of a lock. The name of a slot lacks its number and the separator before that.
 fn unnumbered(space: &KeySpace<'_>, key: &Key) -> Result<String, Error> {
     match key.slot_number() {
         Some(_) => space.slots_key(key),

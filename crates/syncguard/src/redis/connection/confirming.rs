@@ -1,7 +1,7 @@
-//! One `WAIT` for all extensions that the server has carried out by then.
+//! Sends one `WAIT` for all extensions that the server has carried out by then.
 //!
-//! The server runs nothing else of a connection that waits. Heartbeats come by the hundred, so one wait for each would hold
-//! up the others, for a long time when replicas are missing.
+//! While a connection waits, the server runs nothing else of it. Heartbeats come by the hundred, so a wait for each would hold up
+//! the others, and for a long time when replicas are missing.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
@@ -13,21 +13,22 @@ use crate::redis::replication::Replication;
 use crate::redis::reply::is_count;
 use crate::text::error::Error;
 
-/// What replicas have of the extensions on one connection.
+/// Which extensions of one connection the replicas have.
 #[derive(Default)]
 pub(super) struct Confirming {
-    /// How many the server has answered.
+    /// How many extensions the server has answered.
     answered: AtomicU64,
     last: Mutex<Confirmed>,
 }
 
-/// The last wait.
+/// The result of the last wait.
 #[derive(Default)]
 struct Confirmed {
-    /// It was about so many of the extensions, counted from the first.
+    /// It was about the first so many extensions.
     up_to: u64,
-    /// How many replicas it was to wait for, and how many have them.
+    /// For how many replicas it was to wait.
     wanted: u32,
+    /// How many replicas have these extensions.
     count: i64,
 }
 

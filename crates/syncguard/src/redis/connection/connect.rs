@@ -31,7 +31,7 @@ pub(super) async fn tcp(host: &str, port: u16, tls: Option<&TlsContext>) -> Resu
         has_tls: tls.is_some(),
     };
     let stream = any_address(host, port, &endpoint).await?;
-    // No delay for small packets: everything that is ready is written at once.
+    // Nagle's algorithm would hold back small packets, and each write here has all that is ready.
     stream
         .set_nodelay(true)
         .and_then(|()| Keepalive::DEFAULT.set_on(&stream))
@@ -51,7 +51,7 @@ pub(super) async fn tcp(host: &str, port: u16, tls: Option<&TlsContext>) -> Resu
     let doubt = async {
         sleep(TLS_DOUBT).await;
         if !diagnosis::accepts_plaintext(host, port).await {
-            // Nothing shows that the server is without TLS, so it may only be slow: let the handshake go on.
+            // The server may speak TLS and only be slow, so let the handshake go on.
             std::future::pending::<()>().await;
         }
     };

@@ -1,5 +1,5 @@
-//! Finds out which protocol a server speaks that does not answer as Redis does, to say so in the error. It
-//! opens a connection of its own for that, and sends nothing secret.
+//! Finds out which protocol a server speaks if it does not answer as Redis does, so that the error can say so. It opens a
+//! connection of its own for that, and sends nothing secret.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-/// How long to wait for an answer. It has one round trip to come, or two with that for the connection.
+/// How long to wait for an answer. To connect and to ask take one round trip each.
 const PATIENCE: Duration = Duration::from_millis(500);
 
 /// The shortest ClientHello of TLS 1.2: a record of 47 bytes with 43 bytes of it. Zeros in place of what should be random,
@@ -38,14 +38,14 @@ pub(super) async fn speaks_http(host: &str, port: u16) -> bool {
     answer_to(b"GET / HTTP/1.0\r\n\r\n", host, port).await == Some(*b"HTTP/")
 }
 
-/// The first bytes of the answer to `question`. A server that does not understand it may wait for more and never answer:
-/// Redis without TLS takes a ClientHello for the beginning of a line. It is a new connection that users wait for meanwhile,
-/// and not the reason, so no answer within [`PATIENCE`] counts as none.
+/// The first bytes of the answer to `question`, if they come within [`PATIENCE`]. A server that does not understand the question may
+/// wait for more and never answer: Redis without TLS takes a ClientHello for the beginning of a line. Users wait for a connection
+/// meanwhile, so nobody waits longer to learn the reason.
 async fn answer_to(question: &[u8], host: &str, port: u16) -> Option<[u8; 5]> {
     let answer = async {
         let mut stream = TcpStream::connect((host, port)).await.ok()?;
         stream.write_all(question).await.ok()?;
-        // The shortest answers, "+PONG" and an alert of TLS, are as long.
+        // The shortest answers, "+PONG" and an alert of TLS, have five bytes or more.
         let mut first = [0; 5];
         stream.read_exact(&mut first).await.ok()?;
         Some(first)

@@ -1,8 +1,8 @@
-//! A stream with a limit on the size of a reply, whose end is an error.
+//! A stream that limits the size of a reply, and reports its own end as an error.
 //!
-//! The driver's parser buffers a reply until it is complete. Replies here are small: one that exceeds the limit
-//! comes from a broken or hostile server, or is a value that is no lock. And where a connection ends in the
-//! middle of a reply, the parser would report a malformed reply, unless the stream reports its end as an error.
+//! The driver's parser buffers a reply until it is complete. Replies here are small: one that exceeds the limit comes from a
+//! broken or hostile server, or is a value that is no lock. And when a connection ends in the middle of a reply, the parser
+//! would call the reply malformed if the stream did not report its end as an error.
 
 use std::io;
 use std::pin::Pin;
@@ -17,7 +17,7 @@ use super::term::Term;
 /// The largest reply, in bytes.
 const LIMIT: usize = 1024 * 1024;
 
-/// The largest to a script of the caller's, which may give anything.
+/// The largest reply to a user's own script, in bytes.
 pub(in crate::redis) const CALLERS_LIMIT: usize = 64 * LIMIT;
 
 /// The error of a read past the limit.
@@ -29,7 +29,7 @@ pub(in crate::redis) struct TooLong(usize);
 pub(in crate::redis) struct Limited {
     stream: Box<dyn Stream>,
     endpoint: ServerEndpoint,
-    /// For how long it leads to the primary, where that is known.
+    /// Ends when another server becomes the primary, where somebody tells.
     term: Option<Term>,
     /// Bytes read since the last complete reply.
     read: usize,
@@ -52,7 +52,7 @@ impl Limited {
         self.stream.socket()
     }
 
-    /// Lets it count for as long as its server is the primary.
+    /// Gives the stream its term.
     pub(super) fn with_term(mut self, term: Term) -> Self {
         self.term = Some(term);
         self
@@ -62,22 +62,22 @@ impl Limited {
         self.term.clone()
     }
 
-    /// Whether nothing of what a write has refused has left.
+    /// Whether a write that is refused has sent nothing of its bytes.
     pub(super) fn keeps_what_it_refuses(&self) -> bool {
         self.stream.keeps_what_it_refuses()
     }
 
-    /// What it is connected to.
+    /// The server to which the stream is connected.
     pub(super) fn endpoint(&self) -> &ServerEndpoint {
         &self.endpoint
     }
 
-    /// Lets replies be as long as that, in bytes.
+    /// Sets the size that a reply may have, in bytes.
     pub(super) fn allow(&mut self, limit: usize) {
         self.limit = limit;
     }
 
-    /// Starts counting anew; to be called after each reply.
+    /// Starts to count anew. Must be called after each reply.
     pub(in crate::redis) fn reply_is_complete(&mut self) {
         self.read = 0;
     }

@@ -1,4 +1,4 @@
-//! Whether a connection still gets answers.
+//! Watches whether a connection still gets answers.
 //!
 //! If a server vanished without closing the connection, calls would wait until TCP gives up, which takes
 //! many minutes.
@@ -13,15 +13,15 @@ use tokio::time::{Instant, sleep_until};
 #[derive(Default)]
 pub(super) struct Liveness {
     watched: AtomicBool,
-    /// Tells whoever watches that calls wait, or that one must be answered soon.
+    /// Wakes the watcher when calls begin to wait, or when one must be answered soon.
     wake: Notify,
-    /// Whether somebody waits for what is heard.
+    /// Whether a test waits for something to be heard.
     is_tested: AtomicBool,
     heard: Notify,
 }
 
 impl Liveness {
-    /// A call waits from now on.
+    /// Notes that a call waits from now on.
     pub(super) fn sent(&self, is_urgent: bool) {
         let is_new = !self.watched.load(SeqCst) && !self.watched.swap(true, SeqCst);
         if is_new || is_urgent {
@@ -29,14 +29,14 @@ impl Liveness {
         }
     }
 
-    /// Something has come.
+    /// Notes that something was received.
     pub(super) fn heard(&self) {
         if self.is_tested.load(SeqCst) {
             self.heard.notify_one();
         }
     }
 
-    /// Completes when `has_heard` says so, which is asked whenever something has come.
+    /// Completes when `has_heard` is true. It is asked whenever something was received.
     pub(super) async fn hears(&self, has_heard: impl Fn() -> bool) {
         self.is_tested.store(true, SeqCst);
         let _tested = Tested(&self.is_tested);
@@ -45,9 +45,9 @@ impl Liveness {
         }
     }
 
-    /// Completes when the connection is lost, with what `test` gives then. It is tested when it is `suspect_at` a time that has
-    /// passed, also once `look` has read what has come while whoever reads was busy. While no calls wait, this sleeps and
-    /// costs nothing.
+    /// Completes when the connection is lost, with the reason that `test` gives. The connection is tested when the time has come that
+    /// `suspect_at` gives. Before that, `look` reads what was received while the reader was busy, so that only real silence is
+    /// tested. While no calls wait, this sleeps and costs nothing.
     pub(super) async fn stops<T, F: Future<Output = Option<T>>>(
         &self,
         suspect_at: impl Fn() -> Option<Instant>,
@@ -57,7 +57,7 @@ impl Liveness {
         loop {
             let Some(at) = suspect_at() else {
                 self.watched.store(false, SeqCst);
-                // A call that was sent just before this line has not notified anybody.
+                // A call that was sent just before the store above has not notified anybody, so look again.
                 if suspect_at().is_none() {
                     self.wake.notified().await;
                 }

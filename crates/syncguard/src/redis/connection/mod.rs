@@ -1,4 +1,4 @@
-//! How bytes come and go: sockets, TLS, logging in, and calls with their answers.
+//! Connections to Redis servers: sockets, TLS, logins, and calls with their answers.
 
 pub(super) mod cluster;
 mod confirming;

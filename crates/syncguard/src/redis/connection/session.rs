@@ -1,4 +1,4 @@
-//! The start of a connection: logs in, and checks that this is a usable server.
+//! Logs in at the start of a connection, and checks that the server is usable.
 
 use redis::{Cmd, RedisError, Value, cmd, parse_redis_value_async};
 use tokio::io::AsyncWriteExt;
@@ -16,7 +16,7 @@ use crate::text::error::Error;
 /// A command at the start of a connection.
 pub(super) struct Handshake {
     command: Cmd,
-    /// Whether the connection is usable although the server answers with an error of this code.
+    /// Whether the connection is usable even if the server answers with an error of this code.
     tolerates: fn(Option<&str>) -> bool,
 }
 
@@ -29,7 +29,7 @@ impl Handshake {
         }
     }
 
-    /// A command that may be refused: the connection is as usable without it.
+    /// A command that may be refused, because the connection is as usable without it.
     pub(super) fn optional(command: Cmd) -> Self {
         Self {
             command,
@@ -70,23 +70,23 @@ pub(super) fn auth(username: Option<&str>, password: Option<&str>) -> Option<Han
     Some(Handshake::required(auth))
 }
 
-/// The command that names the connection, if it has a name. It must not be the first, because its errors are
-/// ignored, and a server that refuses all clients says so in its first answer.
+/// The command that names the connection, if it has a name. It must not come first: a server that refuses all clients says so in
+/// its first answer, and errors of this command are ignored.
 pub(super) fn name(config: &RedisConfig) -> Option<Handshake> {
     let mut command = cmd("CLIENT");
     command.arg("SETNAME").arg(config.connection_name.as_ref()?);
-    // The name is only for people.
+    // The name is only for people, so it may be refused.
     Some(Handshake::optional(command))
 }
 
-/// Whether the server runs scripts now: it says that it does not know this one. While it has paused what writes, it answers
-/// only afterwards, as it does to ours, and other than to `PING`.
+/// Completes when the server runs scripts: it answers that it does not know this one. While it has paused writes, it does not
+/// answer scripts, ours included, although it answers `PING`.
 pub(super) async fn runs_scripts(stream: &mut Limited) -> Result<(), Error> {
     let mut command = cmd("EVALSHA");
     command.arg("0".repeat(40)).arg(0);
     let step = Handshake {
         command,
-        // Whatever it says, it answers.
+        // Any answer will do, an error too.
         tolerates: |_| true,
     };
     ask(stream, &[step]).await.map(drop)
@@ -98,7 +98,7 @@ pub(super) async fn ask(stream: &mut Limited, steps: &[Handshake]) -> Result<Vec
     for step in steps {
         step.command.write_packed_command(&mut request);
     }
-    // Errors of writing are ignored: a server that closed the connection may have said why, so read first.
+    // Errors of the write are ignored: a server that closed the connection may have said why, so read its answer.
     let _ = stream.write_all(&request).await;
     let _ = stream.flush().await;
     let mut decoder = Default::default();
@@ -136,7 +136,7 @@ async fn no_answer(endpoint: &ServerEndpoint, error: RedisError) -> Error {
     }
     let is_readable = describe(&error) != Cause::Unreadable;
     let why = match endpoint {
-        // Before TLS: a web server may speak that as well.
+        // Asked before TLS, because a web server may speak TLS, too.
         ServerEndpoint::Tcp { host, port, .. }
             if !is_readable && diagnosis::speaks_http(host, *port).await =>
         {

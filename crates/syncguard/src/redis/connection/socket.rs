@@ -15,7 +15,7 @@ use crate::network::event_loop::{RawSocket, Readiness};
 /// A connected socket.
 pub(super) struct Socket {
     place: SocketPlace,
-    /// Whether to read it although tokio has not said that there is anything.
+    /// Whether to read the socket although tokio has not said that there is anything.
     is_tried: bool,
 }
 
@@ -23,20 +23,21 @@ enum SocketPlace {
     Tcp(tokio::net::TcpStream),
     #[cfg(unix)]
     Unix(tokio::net::UnixStream),
-    /// One that lives on an event loop which is not tokio's.
+    /// The socket lives on an event loop other than tokio's.
     OnLoop(Arc<LoopSocket>),
-    /// One that was about to go from one to the other, and was lost.
+    /// The socket was lost on the way from one loop to the other.
     Lost,
 }
 
 /// A socket that does not block, and whose event loop says when it is worth a try.
 pub(super) struct LoopSocket {
     plain: Plain,
-    /// Cleared when all was read.
+    /// Cleared when everything was read.
     is_readable: AtomicBool,
-    /// Whether only the socket itself can tell that all was read. Else a read that leaves room has read all.
+    /// Whether to read until the socket itself says that there is nothing more. Otherwise a read that leaves room in the buffer
+    /// counts as the last.
     is_doubted: AtomicBool,
-    /// Set when it did not take what it was given.
+    /// Set when the socket did not take all that it was given.
     is_full: AtomicBool,
 }
 
@@ -63,7 +64,7 @@ impl Socket {
         }
     }
 
-    /// Takes it from tokio to another event loop, which gets it as well.
+    /// Takes the socket from tokio, and gives it to another event loop.
     pub(super) fn move_to_loop(&mut self) -> io::Result<Arc<LoopSocket>> {
         let plain = match std::mem::replace(&mut self.place, SocketPlace::Lost) {
             SocketPlace::Tcp(stream) => Plain::Tcp(stream.into_std()?),
@@ -81,12 +82,12 @@ impl Socket {
         Ok(on_loop)
     }
 
-    /// Takes it back to tokio, whose runtime must be entered.
+    /// Gives the socket back to tokio, whose runtime must be entered.
     pub(super) fn move_back(&mut self) -> io::Result<()> {
         let SocketPlace::OnLoop(on_loop) = &self.place else {
             return Ok(());
         };
-        // The other loop may hold its own a little longer.
+        // A clone, because the other loop may hold its own a little longer.
         self.place = match &on_loop.plain {
             Plain::Tcp(stream) => {
                 SocketPlace::Tcp(tokio::net::TcpStream::from_std(stream.try_clone()?)?)
@@ -99,8 +100,7 @@ impl Socket {
         Ok(())
     }
 
-    /// Lets it be read until it says that there is nothing more, although its event loop has not said that there is
-    /// anything.
+    /// Lets the next reads try the socket, until it says that there is nothing more, even if its event loop has announced nothing.
     pub(super) fn try_to_read(&mut self) {
         match &self.place {
             SocketPlace::OnLoop(on_loop) => on_loop.is_ready_for_all(),
@@ -108,8 +108,8 @@ impl Socket {
         }
     }
 
-    /// Reads it, whether tokio has said that there is anything or not. That has no effect on what tokio says: whoever is
-    /// told of something that was read already finds nothing.
+    /// Reads the socket past tokio, which does not hear of it. So tokio may later announce what was read here already, and whoever
+    /// it wakes finds nothing.
     fn read_now(&self, buf: &mut ReadBuf<'_>) -> io::Result<()> {
         let socket = match &self.place {
             SocketPlace::Tcp(stream) => SockRef::from(stream),
@@ -122,10 +122,10 @@ impl Socket {
         Ok(())
     }
 
-    /// Ends the connection, also for an event loop that still watches it.
+    /// Shuts the connection down, so that an event loop that still watches it notices.
     pub(super) fn end(&self) {
         if let SocketPlace::OnLoop(on_loop) = &self.place {
-            // It may have ended before.
+            // This fails if the connection has ended before.
             let _ = match &on_loop.plain {
                 Plain::Tcp(stream) => stream.shutdown(Shutdown::Both),
                 #[cfg(unix)]
@@ -153,7 +153,7 @@ impl LoopSocket {
         }
     }
 
-    /// Its event loop says that it has room, and what it knows else.
+    /// Notes what the event loop says: the socket has room to write, and `readiness` tells what is known of reading.
     pub(super) fn is_ready(&self, readiness: Readiness) {
         self.is_full.store(false, SeqCst);
         match readiness {
@@ -168,7 +168,7 @@ impl LoopSocket {
         self.is_readable.store(true, SeqCst);
     }
 
-    /// Whether it has not taken all.
+    /// Whether the socket did not take all that it was given.
     pub(super) fn is_full(&self) -> bool {
         self.is_full.load(SeqCst)
     }
@@ -198,7 +198,7 @@ impl LoopSocket {
             match self.read(buf.initialize_unfilled()) {
                 Ok(count) => {
                     if 0 < count && count < room && !self.is_doubted.load(SeqCst) {
-                        // That was all. If more comes, the event loop says so.
+                        // The read left room, so it was the last. If more comes, the event loop says so.
                         self.is_readable.store(false, SeqCst);
                     }
                     buf.advance(count);
@@ -219,7 +219,7 @@ impl LoopSocket {
             match self.write(bytes) {
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
                     self.is_full.store(true, SeqCst);
-                    // The event loop asks what to wait for.
+                    // This makes the event loop ask for what to wait, and hear that it is for room.
                     cx.waker().wake_by_ref();
                     return Poll::Pending;
                 }

@@ -1,4 +1,4 @@
-//! Streams of bytes to servers, and what they lead to.
+//! Streams of bytes to servers, and the servers at their other end.
 
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_rustls::client::TlsStream;
@@ -10,7 +10,7 @@ pub(super) trait Stream: AsyncRead + AsyncWrite + Send + Unpin {
     /// The socket below it, if there is one.
     fn socket(&mut self) -> Option<&mut Socket>;
 
-    /// Whether nothing of what a write has refused has left. TLS may have sent some of it.
+    /// Whether a write that is refused has sent nothing of its bytes. TLS may have sent some of them.
     fn keeps_what_it_refuses(&self) -> bool {
         false
     }
@@ -39,7 +39,7 @@ impl Stream for tokio::io::DuplexStream {
     }
 }
 
-/// What a stream is connected to, as error messages name it.
+/// The server at the other end of a stream, as error messages name it.
 #[derive(Debug, Clone)]
 pub(in crate::redis) enum ServerEndpoint {
     Tcp {

@@ -1,4 +1,4 @@
-//! For how long a connection leads to the primary.
+//! Knows whether a connection still leads to the primary.
 
 use tokio::sync::watch;
 
@@ -9,11 +9,11 @@ pub(super) type Address = (String, u16);
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Named {
     pub(super) address: Address,
-    /// Grows with each failover. 0 where the Sentinel does not tell it.
+    /// Grows with each failover. 0 if the Sentinel does not tell it.
     pub(super) epoch: u64,
 }
 
-/// That one server is the primary.
+/// The time for which one server is the primary.
 #[derive(Clone)]
 pub(in crate::redis) struct Term {
     address: Address,
@@ -21,7 +21,7 @@ pub(in crate::redis) struct Term {
 }
 
 impl Term {
-    /// Of the server at that address. `primary` says which server it is at each moment.
+    /// The term of the server at that address. `primary` says at each moment which server is the primary.
     pub(super) fn new(address: Address, primary: watch::Receiver<Option<Named>>) -> Self {
         Self { address, primary }
     }
@@ -35,19 +35,21 @@ impl Term {
     pub(super) async fn over(mut self) {
         let address = self.address;
         let is_other =
-            |named: &Option<Named>| named.as_ref().is_some_and(|now| now.address != address);
+            |named: &Option<Named>| named.as_ref().is_some_and(|named| named.address != address);
         if self.primary.wait_for(is_other).await.is_err() {
-            // Nobody will tell.
+            // Nobody will tell any more.
             std::future::pending().await
         }
     }
 
     fn is_of(&self, named: &Option<Named>) -> bool {
-        named.as_ref().is_none_or(|now| now.address == self.address)
+        named
+            .as_ref()
+            .is_none_or(|named| named.address == self.address)
     }
 }
 
-/// Completes once that term is over: never, where nobody says which server is the primary.
+/// Completes once the term is over. Never completes without a term, because nobody says then which server is the primary.
 pub(in crate::redis) async fn over(term: Option<Term>) {
     match term {
         Some(term) => term.over().await,

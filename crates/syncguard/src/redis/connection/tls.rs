@@ -51,7 +51,7 @@ impl fmt::Debug for RedisTls {
     }
 }
 
-/// The settings once they are read: what every TLS connection of a backend starts from.
+/// The settings once they are read. Every TLS connection of a backend starts with them.
 #[derive(Clone)]
 pub(super) struct TlsContext {
     config: Arc<ClientConfig>,

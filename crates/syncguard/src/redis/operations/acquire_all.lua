@@ -113,7 +113,7 @@ for place = 0, count - 1 do
   end
   reply[3 * place + 3], reply[3 * place + 4] = slot or 0, outcome
 end
--- Of an acquisition that was granted once, some may be there still. They do not stand for the whole.
+-- Some of the locks may be there from an earlier call of this acquisition. They stand in the way if the others are gone.
 if held and reply[2] < count then
   return held
 end

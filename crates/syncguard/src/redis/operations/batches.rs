@@ -1,7 +1,7 @@
-//! Operations on several locks: in one place, which take one script, or in a cluster.
+//! Operations on several locks. Outside of a cluster they take one script.
 //!
-//! There, those of one shard are in one place. The shards of an acquisition are taken one after the other, in the same order
-//! by all. If a lock in one of them is held, what was taken before is freed again before the answer is given.
+//! In a cluster, each shard takes a script of its own. All who acquire take the shards one after the other in the same order. If a
+//! lock in one of them is held, the locks that were granted before are freed before the answer is given.
 
 use std::collections::BTreeMap;
 
@@ -39,7 +39,7 @@ impl Runner {
     ) -> Result<AcquireOutcome, Error> {
         let claims: Vec<_> = request.claims.iter().collect();
         let mut steps = Vec::new();
-        // Whatever is refused is refused before anything is taken.
+        // All plans are made first, so that wrong names are refused before anything is acquired.
         for places in self.places(claims.iter().map(|claim| &claim.lock_id)) {
             let claims = chosen(&claims, &places);
             let fence_ttl_ms = self.fence_ttl_ms();
@@ -50,8 +50,8 @@ impl Runner {
         let (mut new, mut held) = (Vec::new(), Vec::new());
         for (places, claims, plan) in steps {
             let is_first = new.is_empty() && held.is_empty();
-            // While a later step waits for a connection, something may be granted already, and has lasted since then: so
-            // only the first one counts as the sending.
+            // Only the first step counts as the sending: while a later one waits for a connection, locks of the first may be
+            // granted already, and their TTL runs.
             let plan = match is_first {
                 true => plan.noted_in(&request.sending),
                 false => plan,
@@ -79,7 +79,8 @@ impl Runner {
             }
         }
         if let Some((claim, _)) = held.first().filter(|_| !new.is_empty()) {
-            // What is still there of an acquisition that was granted once does not stand for the whole.
+            // Some claims have locks from an earlier call of this acquisition, and others had none. The earlier ones may have
+            // ended and been taken by others meanwhile, so they stand in the way, and the new ones are given back.
             let (claim, free_in) = (*claim, None);
             let locked = AcquireOutcome::Locked {
                 claim,
@@ -98,8 +99,8 @@ impl Runner {
         Ok(AcquireOutcome::Acquired(grants))
     }
 
-    /// The answer to an acquisition that was granted only these locks. If they cannot be freed now, it is unknown what came
-    /// of it, and whoever has made the attempt undoes it.
+    /// Frees the locks that were granted before the acquisition failed, and gives the answer. If they cannot be freed now, the outcome
+    /// is unknown, and whoever has made the attempt undoes it.
     async fn given_back(
         &self,
         taken: &[(usize, Grant)],

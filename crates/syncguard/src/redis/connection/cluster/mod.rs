@@ -1,4 +1,4 @@
-//! The nodes of a cluster: which of them serves which slot, and the connections to each.
+//! Knows which node of a cluster serves which hash slot, and has the connections to each.
 
 pub(in crate::redis) mod redirect;
 pub(in crate::redis) mod routes;

@@ -1,17 +1,17 @@
-//! The answers by which a node says that it has not run a script, and where or when it can be run.
+//! Reads the answers by which a node says that it has not run a script, and where or when somebody can run it.
 
 use crate::redis::error::reply_code;
 
-/// Such an answer. The script was not run, so that it can be sent again.
+/// An answer that says that the script was not run, so that it can be sent again.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Redirect<'a> {
-    /// From now on, the slot is at this host and port. No host: that of the node that says so.
+    /// From now on, the node at this host and port serves the hash slot. An empty host is that of the node that answers.
     Moved(&'a str, u16),
-    /// The slot is about to move there, and the keys are not here any more.
+    /// The hash slot is about to move to the node at this host and port, and the keys are there already.
     Ask(&'a str, u16),
     /// The keys of the script are on their way to another node.
     TryAgain,
-    /// The cluster does not serve the slot at the moment.
+    /// The cluster does not serve the hash slot at the moment.
     Down,
     /// The node is starting.
     Loading,

@@ -1,4 +1,4 @@
-//! Which node serves which slots, as a node says: the answer to CLUSTER SLOTS.
+//! Asks a node which nodes serve which hash slots, and reads its answer to CLUSTER SLOTS.
 
 use redis::{Value, cmd};
 use tokio::time::timeout;
@@ -10,13 +10,13 @@ use crate::redis::error::{Cause, to_error};
 use crate::redis::hash_slots::HASH_SLOTS;
 use crate::text::error::Error;
 
-/// The longest answer, in bytes: a few hundred for each range of slots, of which a large cluster has thousands.
+/// The longest answer, in bytes. Each range of hash slots takes a few hundred, and a large cluster has thousands of ranges.
 const LONGEST: usize = 16 * 1024 * 1024;
 
 /// A host and a port.
 pub(super) type Address = (String, u16);
 
-/// Slots that follow each other and are served by the same node.
+/// Hash slots that follow each other and are served by the same node.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Range {
     pub(super) first: u16,
@@ -43,13 +43,13 @@ pub(super) async fn fetch(target: &Target, host: &str, port: u16) -> Result<Vec<
     let ranges = answers.last().and_then(|answer| read(answer, host));
     let ranges = ranges.ok_or_else(|| to_error(Cause::Unreadable, false))?;
     match ranges.is_empty() {
-        // Such as one that has not joined its cluster yet.
+        // The node may not have joined its cluster yet.
         true => Err(to_error(Cause::NoNode, false)),
         false => Ok(ranges),
     }
 }
 
-/// The slots with a primary whose address is known; `None` for an answer that makes no sense.
+/// Reads the ranges whose primary has a known address. `None` for an answer that makes no sense.
 fn read(answer: &Value, asked: &str) -> Option<Vec<Range>> {
     let mut ranges = Vec::new();
     for item in array(answer)? {
@@ -74,7 +74,7 @@ fn read(answer: &Value, asked: &str) -> Option<Vec<Range>> {
     Some(ranges)
 }
 
-/// The address of a node; the inner `None` where nobody knows it.
+/// Reads the address of a node. The inner `None` says that the cluster does not know it, the outer one that this makes no sense.
 fn address(node: &Value, asked: &str) -> Option<Option<Address>> {
     let items = array(node)?;
     let [host, Value::Int(port), rest @ ..] = items else {
@@ -86,7 +86,7 @@ fn address(node: &Value, asked: &str) -> Option<Option<Address>> {
         Value::Nil => Some(asked),
         host => match text(host)? {
             "" => Some(asked),
-            // It is to be known by its name, and has none. Its address may follow.
+            // The cluster is to name its nodes, and this one has no name. Its address may follow.
             "?" => rest.get(1).and_then(ip),
             host => Some(host),
         },
@@ -95,7 +95,7 @@ fn address(node: &Value, asked: &str) -> Option<Option<Address>> {
     Some(host.map(|host| (host.to_owned(), port)))
 }
 
-/// The address among the other names of a node, which come in pairs.
+/// The IP address among the further facts about a node, which are pairs of a name and a value.
 fn ip(names: &Value) -> Option<&str> {
     let pairs = match names {
         Value::Map(pairs) => pairs

@@ -1,4 +1,4 @@
-//! When a server was heard last, and what waits until it is heard again.
+//! Knows when a server was heard last, and keeps the calls that wait until it is heard again.
 
 use std::time::{Duration, SystemTime};
 
@@ -8,12 +8,12 @@ use tokio::time::Instant;
 /// forget connections after minutes; a process may have been frozen for hours.
 pub(super) const LONG: Duration = Duration::from_secs(5);
 
-/// After this silence, the socket is looked at before anything is written to it: the server may have ended the connection while
-/// whoever reads was busy with something else. Whoever calls again and again pays for no looks.
+/// After this silence, the socket is read before anything is written to it: the server may have ended the connection while the
+/// reader's thread was busy with something else. Calls that follow each other faster cost no such look.
 const SHORT: Duration = Duration::from_millis(1);
 
-/// When the server was heard last, by two clocks. The first stands still while the machine is suspended, and
-/// somebody may set the second.
+/// When the server was heard last, by two clocks, because neither is enough: the first stands still while the machine is
+/// suspended, and somebody may set the second.
 pub(super) struct LastHeard {
     at: Instant,
     wall: SystemTime,
@@ -51,13 +51,13 @@ impl LastHeard {
     }
 }
 
-/// The server was asked for a sign of life.
+/// A question for a sign of life that was sent and is not answered yet.
 pub(super) struct Probe {
-    /// Calls that are not written until it has given one.
+    /// The bytes of the calls that are held back until the answer comes.
     pub(super) held: Vec<u8>,
-    /// How many these are.
+    /// How many calls are held back.
     pub(super) calls: usize,
-    /// When to give up. `None` where other calls are under way: then [`Liveness`](super::super::liveness::Liveness) decides.
+    /// When to give up. `None` if other calls wait, too: then [`Liveness`](super::super::liveness::Liveness) decides.
     pub(super) until: Option<Instant>,
 }
 

@@ -1,30 +1,31 @@
 //! Bytes on their way to a socket.
 
-/// As much room is kept for the next calls. More is there only while the socket does not take what it is given.
+/// This much room is kept for the next calls. The buffer is larger only while the socket does not take what it is given.
 const ROOM: usize = 64 * 1024;
 
 /// Bytes that the socket has not taken yet.
 #[derive(Default)]
 pub(super) struct Outbox {
     bytes: Vec<u8>,
-    /// How many of them it has taken.
+    /// How many bytes at the start the socket has taken already.
     taken: usize,
-    /// How many of the next ones it was given. Those behind them wait until it has taken these.
+    /// How many of the next bytes it was given in a write that is not complete. A write that was refused must be repeated with
+    /// the same bytes, so those behind them wait.
     begun: usize,
 }
 
 impl Outbox {
-    /// What is to be written.
+    /// All bytes that the socket has not taken.
     pub(super) fn left(&self) -> &[u8] {
         self.bytes.get(self.taken..).unwrap_or_default()
     }
 
-    /// Where more is appended.
+    /// The buffer, to append more.
     pub(super) fn end(&mut self) -> &mut Vec<u8> {
         &mut self.bytes
     }
 
-    /// Gives the socket all that there is, unless it has not taken yet what it was given before.
+    /// Begins a write of all that is left, unless an earlier one is not complete. Gives whether it is a new one.
     pub(super) fn begin(&mut self) -> bool {
         let is_new = self.begun == 0;
         if is_new {
@@ -33,7 +34,7 @@ impl Outbox {
         is_new
     }
 
-    /// What the socket was given and has not taken.
+    /// What the write under way has left.
     pub(super) fn begun(&self) -> &[u8] {
         self.left().get(..self.begun).unwrap_or_default()
     }
@@ -50,14 +51,14 @@ impl Outbox {
         if self.taken >= self.bytes.len() {
             self.clear();
         } else if self.taken > self.bytes.len() / 2 {
-            // Not each time: a socket takes a long backlog in small pieces, and each would move all the rest.
+            // Not after each write: a socket takes a long backlog in small pieces, and each time all the rest would be moved.
             self.bytes.drain(..self.taken);
             self.taken = 0;
             self.bytes.shrink_to(ROOM);
         }
     }
 
-    /// Forgets all.
+    /// Forgets everything.
     pub(super) fn clear(&mut self) {
         self.taken = 0;
         self.begun = 0;

@@ -1,4 +1,4 @@
-//! Who waits for an answer, in the order of the calls.
+//! The queue of those who wait for an answer, in the order of their calls.
 
 use std::collections::VecDeque;
 
@@ -9,7 +9,7 @@ use crate::redis::answer::{Answer, lost};
 use crate::redis::reply::Reply;
 use crate::text::error::Error;
 
-/// For as many who wait, room is kept.
+/// The room for so many waiting calls is kept.
 const ROOM: usize = 1024;
 
 /// Whether a reply is one that the server can give to the call.
@@ -32,7 +32,7 @@ impl Answered {
 }
 
 impl Recipient {
-    /// Whoever waits for the answer to a call, and where it will arrive.
+    /// Makes the two ends for one call: the recipient of the answer, and where its caller gets it.
     pub(super) fn call() -> (Self, Answered) {
         let (sender, answer) = oneshot::channel();
         (Self::Call(sender), Answered(answer))
@@ -40,23 +40,23 @@ impl Recipient {
 
     pub(super) fn end(self, answer: Result<Answer, Error>) {
         if let Self::Call(call) = self {
-            // It may have given up.
+            // The caller may have given up.
             drop(call.send(answer));
         }
     }
 }
 
-/// Somebody who waits.
+/// One entry of the queue.
 pub(super) struct Waiting {
     pub(super) fits: Fits,
     pub(super) recipient: Recipient,
-    /// Since when.
+    /// When the call was made.
     pub(super) since: Instant,
-    /// When the answer comes too late, if that is known.
+    /// After this time, if there is one, the answer comes too late to be of use.
     pub(super) needed_by: Option<Instant>,
 }
 
-/// All who wait.
+/// All who wait, the oldest call first.
 #[derive(Default)]
 pub(super) struct AnswerQueue(VecDeque<Waiting>);
 
@@ -73,17 +73,17 @@ impl AnswerQueue {
         self.0.iter()
     }
 
-    /// Whoever has waited longest.
+    /// Takes out whoever has waited longest.
     pub(super) fn pop(&mut self) -> Option<Waiting> {
         let next = self.0.pop_front();
-        // After a stall there were many.
+        // After a stall, the queue may have grown far beyond what it needs now.
         if self.0.capacity() > ROOM && self.0.len() < self.0.capacity() / 8 {
             self.0.shrink_to(ROOM.max(self.0.len() * 2));
         }
         next
     }
 
-    /// Takes the last ones, all but the first `count`.
+    /// Takes out all but the first `count`.
     pub(super) fn take_behind(&mut self, count: usize) -> impl Iterator<Item = Recipient> {
         let last = self.0.drain(count.min(self.0.len())..);
         last.map(|waiting| waiting.recipient)

@@ -1,4 +1,4 @@
-//! The replies in a stream of bytes.
+//! Finds the replies in a stream of bytes.
 
 use std::io::{self, ErrorKind, Read};
 
@@ -8,23 +8,23 @@ use crate::redis::error::{Cause, driver_error, error_text, to_error};
 use crate::redis::reply::Reply;
 use crate::text::error::Error;
 
-/// Keeps what has come of a reply until the rest comes.
+/// Keeps the part of a reply that has been received until the rest comes.
 #[derive(Default)]
 pub(super) struct Replies(Parser);
 
 impl Replies {
-    /// The next complete reply. Takes bytes as it needs them; `None` once it has all.
+    /// Takes bytes until a reply is complete, and gives that. `None` if the bytes end before.
     pub(super) fn next(&mut self, bytes: &mut &[u8]) -> Result<Option<Value>, Error> {
         match self.0.parse_value(Received(bytes)) {
             Ok(value) => Ok(Some(value)),
-            // The parser gives the error of what it reads from, and goes on where it was when it is called again.
+            // `Received` has no more bytes. The next call of the parser goes on from here.
             Err(error) if error.is_io_error() => Ok(None),
             Err(error) => Err(driver_error(&error, true)),
         }
     }
 }
 
-/// A reply as scripts give it.
+/// Converts the driver's value to a reply of a script.
 pub(super) fn reply(value: Value) -> Result<Reply, Error> {
     Ok(match value {
         Value::Nil => Reply::Nil,
@@ -35,13 +35,13 @@ pub(super) fn reply(value: Value) -> Result<Reply, Error> {
         Value::Array(items) => {
             Reply::Array(items.into_iter().map(reply).collect::<Result<_, _>>()?)
         }
-        // Only a script of the caller's gives one among several.
+        // An error inside an array, which only a user's script can give.
         Value::ServerError(error) => Reply::Error(error_text(&error)),
         _ => return Err(to_error(Cause::Unreadable, true)),
     })
 }
 
-/// Bytes that have come. Behind them, more may come.
+/// The bytes received so far, of a stream that may go on.
 struct Received<'a, 'b>(&'a mut &'b [u8]);
 
 impl Read for Received<'_, '_> {

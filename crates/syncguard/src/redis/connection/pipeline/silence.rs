@@ -1,4 +1,4 @@
-//! When the silence of a server is suspect, and how it is asked for a sign of life.
+//! Says when the silence of a server is suspect, and asks it for a sign of life.
 
 use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
@@ -13,15 +13,15 @@ use crate::redis::error::{Cause, to_error};
 use crate::redis::reply::is_pong;
 
 impl Pipeline {
-    /// Answers may take so much longer from now on, because the server itself waits for something.
+    /// Lets answers take that much longer from now on, because the server itself waits for replicas.
     pub(in crate::redis::connection) fn is_held_up(&self, limit: Duration) {
         if let Some(state) = self.lock().as_mut() {
             state.held_up = state.held_up.max(limit);
         }
     }
 
-    /// When it is suspect, if nothing is heard until then: a call has waited for as long as `suspicion`, or for a quarter of the
-    /// time after which its answer is of no use, if that is less. `None`: no call waits.
+    /// When the connection becomes suspect if nothing is heard until then. That is when a call has waited for as long as
+    /// `suspicion`, or for a quarter of the time in which its answer is of use, if that is less. `None` if no call waits.
     pub(in crate::redis::connection) fn suspect_at(&self, suspicion: Duration) -> Option<Instant> {
         let state = self.lock();
         let state = state.as_ref()?;
@@ -35,20 +35,20 @@ impl Pipeline {
         state.waiting.iter().map(at).min()
     }
 
-    /// By when the first answer is needed, if that is known.
+    /// The earliest time by which a waiting call needs its answer, if one says so.
     pub(in crate::redis::connection) fn needed_by(&self) -> Option<Instant> {
         let state = self.lock();
         let waiting = state.as_ref()?.waiting.iter();
         waiting.filter_map(|waiting| waiting.needed_by).min()
     }
 
-    /// Whether something has come since then, or the stream has ended.
+    /// Whether something has been received after `then`, or the stream has ended.
     pub(in crate::redis::connection) fn has_heard_since(&self, then: Instant) -> bool {
         let state = self.lock();
         state.as_ref().is_none_or(|state| state.heard.at() > then)
     }
 
-    /// Locks the state. If nothing was heard for a moment, it looks first whether the stream has ended meanwhile.
+    /// Locks the state. If nothing was heard for a moment, looks first whether the stream has ended meanwhile.
     pub(super) fn lock_to_write(&self, now: Instant) -> MutexGuard<'_, Option<PipelineState>> {
         let mut state = self.lock();
         let looks = |state: &mut PipelineState| state.heard.looks_now(now);
@@ -60,8 +60,8 @@ impl Pipeline {
         state
     }
 
-    /// Asks the server for a sign of life. What is called from now on is held back until that has come, so that it can
-    /// be sent on another stream if none comes.
+    /// Asks the server for a sign of life. Until it comes, new calls are held back, so that they can be sent on another stream
+    /// if it never does.
     pub(super) fn ask_for_a_sign(self: &Arc<Self>, state: &mut PipelineState) {
         let is_idle = state.waiting.len() == 0;
         let ping = b"*1\r\n$4\r\nPING\r\n";
@@ -99,7 +99,7 @@ impl Pipeline {
 }
 
 impl PipelineState {
-    /// When the time for a sign of life is over.
+    /// When to give up waiting for a sign of life, if the probe has such a time.
     fn gives_up_at(&self) -> Option<Instant> {
         self.probe.as_ref()?.until
     }

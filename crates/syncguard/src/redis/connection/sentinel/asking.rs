@@ -1,4 +1,4 @@
-//! What one Sentinel says of the primary.
+//! Asks one Sentinel which server is the primary, and reads what it says.
 
 use redis::{Value, cmd};
 
@@ -11,8 +11,8 @@ use crate::redis::config::RedisSentinel;
 use crate::redis::error::{Cause, to_error};
 use crate::text::error::Error;
 
-/// The events by which a Sentinel tells of another primary: the first when it has chosen it itself, which may be seconds before
-/// the second, the second also when another Sentinel has.
+/// The events by which a Sentinel tells of another primary. It sends the first when it has chosen that one itself, which may be
+/// seconds before the second. It sends the second even when another Sentinel has chosen.
 pub(super) const EVENTS: [&str; 2] = ["+promoted-slave", "+switch-master"];
 
 /// Connects to a Sentinel and logs in.
@@ -31,19 +31,19 @@ pub(super) async fn connect(
     Ok(stream)
 }
 
-/// Which server it takes for the primary.
+/// Asks a Sentinel which server it takes for the primary.
 pub(super) async fn named(stream: &mut Limited, set: &RedisSentinel) -> Result<Named, Error> {
     let answers = ask(stream, &questions(set)).await?;
     read(&answers)
 }
 
-/// The same, and asks it to tell of changes from then on. Gives whether it will.
+/// Asks that, and asks the Sentinel to tell of changes from then on. Gives whether it will.
 pub(super) async fn named_and_followed(
     stream: &mut Limited,
     set: &RedisSentinel,
 ) -> Result<(Named, bool), Error> {
     let mut steps: Vec<_> = questions(set).into();
-    // One at a time, because each channel that is confirmed is an answer.
+    // One command for each channel, because the server confirms each channel in an answer of its own.
     for event in EVENTS {
         let mut follow = cmd("SUBSCRIBE");
         follow.arg(event);
@@ -58,8 +58,8 @@ pub(super) async fn named_and_followed(
     Ok((read(&answers)?, is_followed))
 }
 
-/// During a failover, only the answer to the first has the new address, and only that to the second says how old it is. Both
-/// are asked for in one packet, so that they belong together.
+/// The two questions to a Sentinel. During a failover, only the answer to the first has the new address, and only the answer to
+/// the second has the epoch. Both go in one packet, so that they belong together.
 fn questions(set: &RedisSentinel) -> [Handshake; 2] {
     let question = |what: &str| {
         let mut question = cmd("SENTINEL");
@@ -68,7 +68,7 @@ fn questions(set: &RedisSentinel) -> [Handshake; 2] {
     };
     [
         Handshake::required(question("get-master-addr-by-name")),
-        // Without the right to that, its word counts as that of any other.
+        // Without the right to this command, the epoch counts as 0.
         Handshake::optional(question("master")),
     ]
 }
@@ -91,7 +91,7 @@ fn address(answer: &Value) -> Option<Address> {
     Some((text(host)?.to_owned(), text(port)?.parse().ok()?))
 }
 
-/// The epoch among the members of the answer, which come in pairs.
+/// The epoch in the answer, which lists names and values in turn.
 fn epoch(answer: &Value) -> Option<u64> {
     let Value::Array(items) = answer else {
         return None;

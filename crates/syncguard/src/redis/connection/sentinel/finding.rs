@@ -1,4 +1,4 @@
-//! Which of the primaries that Sentinels name is taken.
+//! Decides which of the servers that Sentinels name is the primary.
 
 use std::time::Duration;
 
@@ -8,44 +8,48 @@ use super::super::term::{Address, Named};
 use super::asking::no_primary;
 use crate::text::error::Error;
 
-/// How long the word of Sentinels that have not answered is waited for once there is a primary that most of them name, or that is of a
-/// later epoch than what is known: in a failover, the Sentinel that leads it is the first to name the new one.
+/// How long to wait for the other Sentinels once a reachable primary is named by most of them, or has a later epoch than the known one:
+/// in a failover, the Sentinel that leads it is the first to name the new primary.
 const LAST_WORD: Duration = Duration::from_millis(50);
-/// The same, where fewer name it: the others may name another one.
+/// How long to wait for them where neither is so, because they may name another one.
 const DISPUTED: Duration = Duration::from_millis(500);
 
-/// What is found out while Sentinels answer, and the servers that they name. `S` is what a primary is reached by.
+/// Collects the answers of Sentinels, and of the servers that they name. `S` is a stream to a primary.
 pub(super) struct PrimarySearch<S> {
     sentinels: usize,
-    /// How many of them have named a primary, and how many have neither answered nor failed.
+    /// How many of them have named a primary.
     said: usize,
+    /// How many of them have neither answered nor failed.
     silent: usize,
-    /// The latest epoch that was known before.
+    /// The epoch of the primary that was known before.
     known: Option<u64>,
-    /// Each address once.
+    /// The servers that Sentinels name, each once.
     candidates: Vec<Candidate>,
+    /// The candidates that were reached and say that they are primaries.
     found: Vec<(Address, S)>,
-    /// When the first of them was found.
+    /// When the first of them was reached.
     since: Option<Instant>,
+    /// The last error that does not pass by itself.
     refusal: Option<Error>,
+    /// The last other error.
     last: Option<Error>,
 }
 
 struct Candidate {
-    /// With its latest epoch.
+    /// Its address, with the latest epoch that a Sentinel has said.
     named: Named,
     /// How many Sentinels name it.
     votes: usize,
-    /// It could not be reached, or says that it is no primary.
+    /// Whether it could not be reached, or says that it is no primary.
     is_dead: bool,
 }
 
-/// What Sentinels do not agree on.
+/// The two servers between which the Sentinels disagree.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Dispute {
-    /// What some name, of the latest epoch. Its server cannot be reached.
+    /// The one with the latest epoch, which nobody can reach.
     pub(super) latest: Named,
-    /// What most name, and was found.
+    /// The one that most name, which was reached.
     most: Named,
 }
 
@@ -64,7 +68,7 @@ impl<S> PrimarySearch<S> {
         }
     }
 
-    /// Notes what one Sentinel has answered. Gives an address that is to be tried.
+    /// Notes the answer of one Sentinel. Gives the address to try, if it is a new one.
     pub(super) fn said(&mut self, answer: Result<Named, Error>) -> Option<Address> {
         self.silent = self.silent.saturating_sub(1);
         let named = match answer {
@@ -108,7 +112,7 @@ impl<S> PrimarySearch<S> {
     }
 
     fn failed(&mut self, error: Error) {
-        // Such as a wrong password: more useful to report than that no primary was found.
+        // A wrong password, for example, is more useful to report than that no primary was found.
         let place = match error.kind().is_transient() {
             true => &mut self.last,
             false => &mut self.refusal,
@@ -116,7 +120,7 @@ impl<S> PrimarySearch<S> {
         *place = Some(error);
     }
 
-    /// When to look at what there is, if there is something.
+    /// When to decide without the Sentinels that are still silent. `None` while no primary was reached.
     pub(super) fn decides_at(&self) -> Option<Instant> {
         let is_news = |each: &Candidate| self.known.is_some_and(|known| each.named.epoch > known);
         let mut candidates = self.candidates.iter();
@@ -133,8 +137,9 @@ impl<S> PrimarySearch<S> {
         found.any(|(address, _)| *address == candidate.named.address)
     }
 
-    /// The primary, once it is clear which one that is: of the latest epoch of which anybody knows, and of several in it the one that
-    /// most Sentinels name. Whoever searches finds the same one of those that as many name.
+    /// Gives the primary once it is clear which one that is: the candidate with the latest epoch that anybody knows, and of several
+    /// with that epoch the one that most Sentinels name. If as many name another one, the address decides, so that all who search find
+    /// the same.
     pub(super) fn decided(&mut self) -> Option<(Named, S)> {
         let has_all = self.silent == 0;
         if !has_all && self.decides_at()? > Instant::now() {
@@ -142,7 +147,8 @@ impl<S> PrimarySearch<S> {
         }
         let epochs = self.candidates.iter().map(|each| each.named.epoch);
         let latest = epochs.max()?;
-        // Sentinels that have forgotten all, as after a restart in containers, count from the start again.
+        // If most Sentinels have answered, the known epoch does not count: after a restart in containers they may have forgotten
+        // everything, and count from the start again.
         let has_majority = has_all && self.said > self.sentinels / 2;
         let least = if has_majority {
             latest
@@ -154,14 +160,14 @@ impl<S> PrimarySearch<S> {
         let best = candidates
             .filter(|each| !each.is_dead)
             .filter(|each| each.named.epoch >= least)
-            // Few name what is still being tried: a server that is silent holds nobody up.
+            // When time is up, a candidate that few name and that was not reached yet holds nobody up.
             .filter(|each| !is_late || self.has_most(each) || self.is_found(each))
             .max_by(|a, b| a.rank().cmp(&b.rank()))?;
         let named = best.named.clone();
         self.take(named)
     }
 
-    /// What was found where that is.
+    /// Takes out the stream to that server, if it was reached.
     fn take(&mut self, named: Named) -> Option<(Named, S)> {
         let mut found = self.found.iter();
         let place = found.position(|(address, _)| *address == named.address)?;
@@ -169,8 +175,7 @@ impl<S> PrimarySearch<S> {
         Some((named, primary))
     }
 
-    /// What keeps from a primary that was found and that most Sentinels name: the word of others that another server, which cannot be
-    /// reached, is the primary of a later epoch.
+    /// The disagreement, if most Sentinels name a primary that was reached, and others name one of a later epoch that nobody can reach.
     pub(super) fn dispute(&self) -> Option<Dispute> {
         let mut candidates = self.candidates.iter();
         let most = candidates.find(|each| self.has_most(each) && self.is_found(each))?;
@@ -182,12 +187,12 @@ impl<S> PrimarySearch<S> {
         })
     }
 
-    /// The primary that most Sentinels name, though the server of a later epoch cannot be reached.
+    /// Takes the primary that most Sentinels name, although another one has a later epoch.
     pub(super) fn overrule(&mut self, dispute: Dispute) -> Option<(Named, S)> {
         self.take(dispute.most)
     }
 
-    /// Why there is none.
+    /// Why no primary was found.
     pub(super) fn error(self) -> Error {
         let because = |error: Error| {
             let none = no_primary();

@@ -1,7 +1,7 @@
 //! Hears from each Sentinel when it takes another server for the primary.
 //!
-//! From the first connection to a primary on, there is one to each Sentinel. It is made anew every ten seconds, and when it is lost.
-//! What a Sentinel says as soon as it is reached counts too, so nothing is missed in between.
+//! From the first connection to a primary on, this keeps a connection to each Sentinel. It is made anew when it is lost or has been
+//! silent for a while. A Sentinel is asked as soon as it is reached, so nothing that happened in between is missed.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
@@ -20,16 +20,16 @@ use crate::random;
 use crate::redis::error::driver_error;
 use crate::text::error::Error;
 
-/// The pause after a Sentinel could not be reached. It doubles with each further time.
+/// The pause after a Sentinel could not be reached. It doubles with each further failure.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
-/// How long nothing may be heard before a Sentinel is asked anew.
+/// A Sentinel that has been silent for so long is asked anew.
 const SILENCE: Duration = Duration::from_secs(10);
-/// How long the answer of one may take that may not be subscribed to, and how often it is asked.
-const ANSWER: Duration = Duration::from_secs(2);
+/// A Sentinel that allows no subscription is asked again after this pause, and may take this long to answer.
 const POLL: Duration = Duration::from_millis(500);
+const ANSWER: Duration = Duration::from_secs(2);
 
-/// Follows all Sentinels, for as long as that [matters](super::set::Followed) to anybody.
+/// Follows all Sentinels for as long as somebody has a [`Followed`](super::set::Followed).
 pub(super) async fn follow(following: Following) {
     let sentinels = &*following.0;
     let mut race = Race::new();
@@ -42,7 +42,7 @@ pub(super) async fn follow(following: Following) {
     }
 }
 
-/// Counts as following until it is dropped, also with its runtime.
+/// Stands for the task that follows. When it is dropped, with its runtime for example, another task may begin.
 pub(super) struct Following(Arc<SentinelSet>);
 
 impl Following {
@@ -86,25 +86,25 @@ async fn listen(
             let (named, is_followed) = named_and_followed(&mut stream, set).await?;
             Ok::<_, Error>((stream, named, is_followed))
         };
-        let (mut stream, now, is_followed) =
+        let (mut stream, answer, is_followed) =
             timeout(limit, opening).await.map_err(|_| late())??;
         *was_reached = true;
-        sentinels.note_answer(node, &now);
+        sentinels.note_answer(node, &answer);
         match is_followed {
-            // What the news are is asked anew, because only so the epoch is told with them.
+            // News come without an epoch, so the Sentinel is asked anew after them.
             true => until_news(&mut stream, &set.name).await?,
             false => loop {
                 sleep(random::scattered(POLL)).await;
                 let asked = timeout(ANSWER, named(&mut stream, set)).await;
-                let now = asked.map_err(|_| late())??;
-                sentinels.note_answer(node, &now);
+                let answer = asked.map_err(|_| late())??;
+                sentinels.note_answer(node, &answer);
             },
         }
     }
 }
 
-/// Reads what a Sentinel tells until that is of another primary under this name, or it has told of nothing for a while: then it is
-/// asked anew, because it tells nobody that it was made to watch another server (`SENTINEL MONITOR`), and the connection may be gone.
+/// Completes when a Sentinel tells of another primary under this name, or has told of nothing for a while. Then it is asked anew:
+/// it tells nobody that it was made to watch another server (`SENTINEL MONITOR`), and the connection may be gone.
 async fn until_news(stream: &mut Limited, name: &str) -> Result<(), Error> {
     let mut decoder = Default::default();
     loop {

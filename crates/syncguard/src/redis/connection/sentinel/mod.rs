@@ -1,8 +1,8 @@
-//! Finding the primary by asking Sentinels, and hearing from them when it is another server.
+//! Finds the primary by asking Sentinels, and hears from them when another server becomes it.
 //!
-//! During a failover, Sentinels disagree, and the former primary goes on for seconds: it takes itself for the primary, and
-//! grants and extends locks of which the new one knows nothing. So the Sentinels are followed while there are connections,
-//! and those that lead to a former primary end as soon as one Sentinel names another.
+//! During a failover, Sentinels disagree, and the former primary goes on for seconds: it takes itself for the primary, and grants
+//! and extends locks of which the new one knows nothing. So the Sentinels are followed while there are connections. As soon as
+//! one of them names another primary, connections to the former one end.
 
 mod asking;
 mod finding;
@@ -30,9 +30,9 @@ use following::{Following, follow};
 pub(super) use set::Followed;
 use set::SentinelSet;
 
-/// The result of one attempt.
+/// What one of the racing questions has come to.
 enum SentinelAnswer {
-    /// What a Sentinel says.
+    /// The answer of a Sentinel.
     Named(Result<Named, Error>),
     /// A stream to the server at that address, if it is a primary.
     Primary(Address, Result<Limited, Error>),
@@ -65,8 +65,8 @@ impl Sentinels {
         self.0.moved().await
     }
 
-    /// A stream to the primary that is ready for scripts. Asks all Sentinels at once and tries each address that they give,
-    /// so neither a silent Sentinel nor one that was cut off and names a former primary delays the others.
+    /// Opens a stream to the primary that is ready for scripts. Asks all Sentinels at once and tries each address that they
+    /// give. So a Sentinel that is silent, or that was cut off and names a former primary, does not delay the others.
     pub(super) async fn open(&self, config: &RedisConfig) -> Result<Limited, Error> {
         let before = self.0.primary.borrow().clone();
         let mut race = Race::new();
@@ -108,12 +108,13 @@ impl Sentinels {
         };
         match self.0.found(&named, before.as_ref()) {
             true => Ok(self.begin(named, stream)),
-            // A Sentinel has named another one meanwhile, and whoever needs a stream searches again.
+            // A Sentinel has named another primary meanwhile. Whoever needs a stream searches again.
             false => Err(no_primary()),
         }
     }
 
-    /// What most Sentinels name, if all are asked and others have named a server for long that cannot be reached.
+    /// The primary that most Sentinels name, if the others have named a server for long that nobody can reach. To be asked once all
+    /// Sentinels have answered or failed.
     fn overruled(&self, finding: &mut PrimarySearch<Limited>) -> Option<(Named, Limited)> {
         let dispute = finding.dispute()?;
         self.0.note_dispute(&dispute.latest);
@@ -123,7 +124,7 @@ impl Sentinels {
         }
     }
 
-    /// Lets a stream to the primary count for as long as no other server is the primary.
+    /// Gives a stream its term, which ends when another server becomes the primary, and lets the Sentinels be followed.
     fn begin(&self, named: Named, stream: Limited) -> Limited {
         let term = Term::new(named.address, self.0.primary.subscribe());
         if let Some(following) = Following::of(&self.0) {
@@ -160,7 +161,7 @@ impl Sentinels {
     }
 }
 
-/// Counts as asking until it is dropped, also with its runtime.
+/// Stands for the task that asks. When it is dropped, with its runtime for example, another task may begin.
 struct AskingSentinels(Arc<SentinelSet>);
 
 impl Drop for AskingSentinels {
@@ -187,7 +188,7 @@ async fn open_primary(
     }
 }
 
-/// Whether that is the answer of a primary to `ROLE`.
+/// Whether this is the answer of a primary to `ROLE`.
 fn is_primary(role: &Value) -> bool {
     matches!(role, Value::Array(items)
         if matches!(items.first(), Some(Value::BulkString(name)) if name == b"master"))

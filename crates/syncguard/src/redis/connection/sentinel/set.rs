@@ -1,4 +1,4 @@
-//! What is known of the primary, by what the Sentinels of a set have told.
+//! Knows which server is the primary, by what the Sentinels of a set have said.
 
 use std::collections::HashMap;
 use std::sync::Mutex;
@@ -17,8 +17,8 @@ use crate::network::switches::Switches;
 use crate::redis::config::{RedisConfig, RedisSentinel};
 use crate::text::error::Error;
 
-/// How long Sentinels may disagree before what most of them name counts more than a later epoch. They tell each other every two
-/// seconds, and until then the server that most name may be a former primary that has come back empty.
+/// After Sentinels have disagreed for so long, the server that most of them name counts more than a later epoch. They tell each
+/// other every two seconds, and until then the server that most name may be a former primary that has come back empty.
 const AGREEMENT: Duration = Duration::from_secs(10);
 
 /// The Sentinels of a set, and what they say.
@@ -28,19 +28,19 @@ pub(super) struct SentinelSet {
     pub(super) connect_timeout: Duration,
     /// Which server is the primary, as far as is known.
     pub(super) primary: watch::Sender<Option<Named>>,
-    /// How often another one has become it.
+    /// How often another server has become the primary.
     goal: AtomicU64,
-    /// Who hears of that.
+    /// Those who hear of such switches.
     switches: Switches,
     pub(super) is_followed: AtomicBool,
     pub(super) is_asked: AtomicBool,
-    /// What each has told last: to the first who searched, of itself, or when somebody doubted.
+    /// The last answer of each Sentinel. It was asked by the first search, by whoever follows it, or because somebody doubted.
     answers: Mutex<HashMap<Address, Named>>,
-    /// What some name that cannot be reached, while most name another server, and since when.
+    /// The server that some Sentinels name and nobody can reach, while most name another one, and since when that is so.
     dispute: Mutex<Option<(Named, Instant)>>,
 }
 
-/// Once there was a connection, Sentinels are followed for as long as somebody has this.
+/// Whoever has this lets the Sentinels be followed, from the first connection to a primary on.
 pub(in crate::redis::connection) type Followed = watch::Receiver<Option<Named>>;
 
 impl SentinelSet {
@@ -78,11 +78,11 @@ impl SentinelSet {
         let address = |named: &Option<Named>| named.as_ref().map(|named| named.address.clone());
         let mut primary = self.followed();
         let before = address(&primary.borrow_and_update());
-        // It lives as long as this does.
-        let _ = primary.wait_for(|now| address(now) != before).await;
+        // The sender lives as long as `self`, so this cannot fail.
+        let _ = primary.wait_for(|named| address(named) != before).await;
     }
 
-    /// What one Sentinel says.
+    /// Asks one Sentinel which server is the primary.
     pub(super) async fn ask(&self, node: &Address) -> Result<Named, Error> {
         let answer = async {
             let mut stream = asking::connect(node, &self.set, self.tls.as_ref()).await?;
@@ -92,50 +92,54 @@ impl SentinelSet {
         answer.unwrap_or_else(|_| Err(late()))
     }
 
-    /// Notes what a Sentinel names to the first who search for the primary: if it names another one later, it has changed its mind.
-    pub(super) fn note_first_answer(&self, node: &Address, now: &Named) {
+    /// Notes the first answer of a Sentinel. A later answer that names another server is a change of its mind.
+    pub(super) fn note_first_answer(&self, node: &Address, answer: &Named) {
         let mut answers = lock(&self.answers);
-        answers.entry(node.clone()).or_insert_with(|| now.clone());
+        answers
+            .entry(node.clone())
+            .or_insert_with(|| answer.clone());
     }
 
-    /// Goes by what a Sentinel names, if that is news: it is of a later epoch than what is known, or the Sentinel has changed its
-    /// mind, which it only does after a failover, or when it learns late of an earlier one. So an earlier epoch counts only when no
-    /// Sentinel has told a later one since: then all have forgotten what they knew, and count from the start again.
-    pub(super) fn note_answer(&self, node: &Address, now: &Named) {
+    /// Notes an answer of a Sentinel, and takes the server that it names for the primary if that is news. It is news if its epoch is
+    /// later than the known one, or if the Sentinel has changed its mind. A Sentinel does that only after a failover, or when it
+    /// learns late of an earlier one. So an earlier epoch counts only if no Sentinel has a later one in its last answer: then all
+    /// have forgotten what they knew, and count from the start again.
+    pub(super) fn note_answer(&self, node: &Address, answer: &Named) {
         let (has_changed, is_latest) = {
             let mut answers = lock(&self.answers);
-            let before = answers.insert(node.clone(), now.clone());
-            let has_changed = before.is_some_and(|before| before.address != now.address);
+            let before = answers.insert(node.clone(), answer.clone());
+            let has_changed = before.is_some_and(|before| before.address != answer.address);
             let is_latest = self.set.nodes.iter().all(|node| {
-                let named = answers.get(node);
-                named.is_some_and(|named| named.epoch <= now.epoch)
+                let other = answers.get(node);
+                other.is_some_and(|other| other.epoch <= answer.epoch)
             });
             (has_changed, is_latest)
         };
-        self.settle_if(now, |known| match known {
-            Some(known) if known.address == now.address => now.epoch > known.epoch,
-            Some(_) if self.is_overruled(now) => false,
+        self.settle_if(answer, |known| match known {
+            Some(known) if known.address == answer.address => answer.epoch > known.epoch,
+            Some(_) if self.is_overruled(answer) => false,
             Some(known) => {
-                now.epoch > known.epoch || has_changed && (now.epoch == known.epoch || is_latest)
+                let may_be_next = answer.epoch == known.epoch || is_latest;
+                answer.epoch > known.epoch || has_changed && may_be_next
             }
             // Nobody has connected yet.
             None => false,
         });
     }
 
-    /// Goes by what a search has found that began when `before` was known. What was settled since is newer, unless this is of a
-    /// later epoch. Gives whether what was found is the primary.
-    pub(super) fn found(&self, now: &Named, before: Option<&Named>) -> bool {
+    /// Takes `found`, the result of a search that began when `before` was known, for the primary. If something else has become
+    /// known since, that is newer, unless `found` has a later epoch. Gives whether the found server is the primary.
+    pub(super) fn found(&self, found: &Named, before: Option<&Named>) -> bool {
         let mut is_primary = true;
-        self.settle_if(now, |known| {
-            let newer = known.filter(|known| Some(*known) != before && known.epoch >= now.epoch);
-            is_primary = newer.is_none_or(|newer| newer.address == now.address);
+        self.settle_if(found, |known| {
+            let newer = known.filter(|known| Some(*known) != before && known.epoch >= found.epoch);
+            is_primary = newer.is_none_or(|newer| newer.address == found.address);
             newer.is_none()
         });
         is_primary
     }
 
-    /// Notes that some Sentinels name `latest`, whose server cannot be reached, and most another one.
+    /// Notes that some Sentinels name `latest`, whose server cannot be reached, while most name another one.
     pub(super) fn note_dispute(&self, latest: &Named) {
         let mut dispute = lock(&self.dispute);
         let is_known = dispute.as_ref().is_some_and(|(named, _)| named == latest);
@@ -144,23 +148,23 @@ impl SentinelSet {
         }
     }
 
-    /// Whether what most Sentinels name counts, though `latest` is of a later epoch: its server cannot be reached, and they have not
-    /// agreed for long.
+    /// Whether the server that most Sentinels name counts although `latest` has a later epoch: nobody can reach the server of
+    /// `latest`, and the Sentinels have disagreed for long.
     pub(super) fn is_overruled(&self, latest: &Named) -> bool {
         let dispute = lock(&self.dispute);
         let mut dispute = dispute.iter();
         dispute.any(|(named, since)| named == latest && since.elapsed() >= AGREEMENT)
     }
 
-    /// From now on, that is the primary, and connections to another one end: if it is to count beside what is known.
-    fn settle_if(&self, now: &Named, counts: impl FnOnce(Option<&Named>) -> bool) {
+    /// Makes `named` the primary if `counts` says so of what is known, and so ends connections to another one.
+    fn settle_if(&self, named: &Named, counts: impl FnOnce(Option<&Named>) -> bool) {
         let mut is_switch = false;
         self.primary.send_if_modified(|known| {
-            let is_new = known.as_ref() != Some(now) && counts(known.as_ref());
+            let is_new = known.as_ref() != Some(named) && counts(known.as_ref());
             if is_new {
-                let before = known.replace(now.clone());
-                is_switch = before.is_some_and(|before| before.address != now.address);
-                // Before anybody sees what has changed.
+                let before = known.replace(named.clone());
+                is_switch = before.is_some_and(|before| before.address != named.address);
+                // Counted before anybody can see the new primary.
                 self.goal.fetch_add(u64::from(is_switch), SeqCst);
             }
             is_new
