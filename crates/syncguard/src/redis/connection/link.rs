@@ -1,4 +1,4 @@
-//! One connection that is made when it is needed, and made again when it is lost.
+//! Shares one connection among callers. It is made when somebody needs it, and made again when it is lost.
 
 use std::future::pending;
 use std::sync::Arc;
@@ -15,10 +15,10 @@ use crate::text::error::{Error, ErrorKind};
 /// The wait after the first failed attempt to connect. It doubles with each further one.
 const FIRST_WAIT: Duration = Duration::from_millis(50);
 const LONGEST_WAIT: Duration = Duration::from_secs(1);
-/// After a connection that has ended sooner than this, the next one is made after a pause, which does not grow.
+/// If a connection ends sooner than this, the next one is made after a pause, which does not grow.
 const STABLE_AFTER: Duration = Duration::from_secs(1);
 const SHORT_WAIT: Duration = Duration::from_millis(25);
-/// A refusal that is older than this is not given to whoever comes: another attempt is made at once.
+/// Whoever comes when the last refusal is older than this does not get it as an answer: another attempt is made at once.
 const FRESH: Duration = Duration::from_millis(100);
 
 /// Makes connections.
@@ -27,24 +27,24 @@ pub(in crate::redis) trait Dial: Send + Sync + 'static {
     type Connection: Connection;
     async fn dial(&self) -> Result<Self::Connection, Error>;
 
-    /// Where connections are to lead: another number each time that this changes.
+    /// How often the server to which connections lead has changed.
     fn goal(&self) -> u64 {
         0
     }
 
-    /// Completes when they are to lead somewhere else than when this was called.
+    /// Completes at the next such change.
     async fn moved(&self) {
         pending().await
     }
 
-    /// A connection that was lost has been made again: another server may be there.
+    /// Called when a lost connection has been made again: another server may be there.
     fn made_again(&self) {}
 }
 
 /// A connection that was made.
 pub(in crate::redis) trait Connection: Send + Sync + 'static {
     fn is_open(&self) -> bool;
-    /// Why it is not open any more, if that is known.
+    /// Why the connection is not open any more, if that is known.
     fn reason(&self) -> Option<&Error> {
         None
     }
@@ -57,37 +57,39 @@ pub(in crate::redis) struct Link<D: Dial> {
     /// How long a call waits while the server refuses connections, because it may be restarting.
     patience: Duration,
     state: Arc<watch::Sender<LinkState<D::Connection>>>,
-    /// Notified when the next attempt may start sooner than was said.
+    /// Notified when the next attempt may start before [`LinkState::until`] as it was.
     sooner: Arc<Notify>,
 }
 
 /// What is known of the connection.
 struct LinkState<C> {
     connection: Option<Arc<C>>,
-    /// When it was made, and whether one was made before.
+    /// When it was made.
     made_at: Instant,
+    /// Whether there ever was a connection.
     was_made: bool,
     /// Whether a task tries to make one.
     is_dialing: bool,
     is_closed: bool,
     /// How many attempts have ended.
     ended: u64,
-    /// How many of the last ones in a row have failed.
+    /// How many attempts have failed in a row.
     failed: u32,
-    /// Why the last one failed and when, and when the first of those in a row had.
+    /// Why the last attempt failed; `None` if it did not.
     refusal: Option<Error>,
     refused_at: Instant,
+    /// When the first attempt of that row failed.
     failing_since: Instant,
     /// When the next attempt may start.
     until: Instant,
-    /// Where the last attempts were to lead.
+    /// The [`goal`](Dial::goal) of the last attempts.
     goal: u64,
 }
 
-/// What a caller gets for now.
+/// What a caller is told to do.
 enum LinkAnswer<C> {
     Take(Arc<C>),
-    /// Wait for a change, and no longer than that for one for the better.
+    /// Wait for a change, and give up at this time if nothing got better.
     Wait(Instant),
 }
 
@@ -116,17 +118,17 @@ impl<D: Dial> Link<D> {
         }
     }
 
-    /// The connection. Waits for it to be made. When this fails, nothing has been sent.
+    /// Gives the connection, and waits until it is made. When this fails, nothing has been sent.
     pub(in crate::redis) async fn get(&self) -> Result<Arc<D::Connection>, Error> {
         match self.current().filter(|connection| connection.is_open()) {
             Some(connection) => Ok(connection),
-            // Boxed, because nearly all calls find a connection, and need no room for the wait.
+            // Boxed, so that the many calls that find a connection need no room for the wait.
             None => Box::pin(self.make()).await,
         }
     }
 
     async fn make(&self) -> Result<Arc<D::Connection>, Error> {
-        // As long as there is this, attempts go on.
+        // Attempts go on only while somebody is subscribed.
         let mut changes = self.state.subscribe();
         let seen = changes.borrow().ended;
         let deadline = Instant::now() + self.patience;
@@ -142,8 +144,8 @@ impl<D: Dial> Link<D> {
         }
     }
 
-    /// What a caller gets who waits until `deadline`, and came when so many attempts had ended. Sees to it that there are
-    /// attempts.
+    /// Answers a caller who waits until `deadline` and came when `seen` attempts had ended. Starts a task that tries to connect
+    /// if there is none.
     fn ask(&self, deadline: Instant, seen: u64) -> Result<LinkAnswer<D::Connection>, Error> {
         let (mut lost, mut starts) = (None, false);
         let mut step = Ok(LinkAnswer::Wait(deadline));
@@ -166,12 +168,12 @@ impl<D: Dial> Link<D> {
             starts = step.is_ok() && !state.is_dialing;
             if starts {
                 state.is_dialing = true;
-                // One that does not pass by itself was the answer until now. A new attempt decides.
+                // An error that does not pass by itself was the answer until now. From here on, the new attempt decides.
                 state.refusal = state.refusal.take().filter(may_pass);
             }
             false
         });
-        // With the state unlocked: this ends the connection, and whoever had called on it may call again.
+        // Only now that the state is unlocked: dropping a connection ends it, and its callers may come back here at once.
         drop(lost);
         if starts {
             tokio::spawn(dial(
@@ -208,7 +210,7 @@ impl<D: Dial> Link<D> {
 }
 
 impl<C: Connection> LinkState<C> {
-    /// Until when to wait for a connection; the error for whoever is not to wait any more.
+    /// Until when a caller waits for a connection. Fails for a caller who is not to wait any more.
     fn wait(&self, deadline: Instant, seen: u64, patience: Duration) -> Result<Instant, Error> {
         if self.is_closed {
             return Err(Error::closed());
@@ -218,7 +220,7 @@ impl<C: Connection> LinkState<C> {
         };
         let now = Instant::now();
         let is_between_attempts = now < self.until;
-        // Whoever comes between attempts waits only for the rest of the time since the first failure.
+        // Patience counts from the first failure for whoever comes between two attempts.
         let end = match is_between_attempts {
             true => deadline.min(self.failing_since + patience),
             false => deadline,
@@ -233,18 +235,19 @@ impl<C: Connection> LinkState<C> {
         }
     }
 
-    /// Whether whoever comes now gets no answer from before.
+    /// Whether the last refusal is too old for whoever comes now, so that the next attempt starts at once.
     fn is_to_be_tried_now(&self) -> bool {
         let now = Instant::now();
         let is_old = now >= self.refused_at + FRESH && now < self.until;
         is_old && self.refusal.as_ref().is_some_and(may_pass)
     }
 
-    /// Takes out a connection that is lost. One that did not last is made again after a pause.
+    /// Takes out a connection that is lost. If it did not last, the next attempt comes after a pause.
     fn lose(&mut self) -> Option<Arc<C>> {
         let lost = self.connection.take()?;
         if self.made_at.elapsed() < STABLE_AFTER {
-            // What its server has said, such as that it is a replica, and nothing about calls that were sent.
+            // The refusal repeats what the server has said, for example that it is a replica. It must not say anything about
+            // calls that were sent, so it is made anew.
             let reason = lost.reason().filter(|reason| may_pass(reason));
             let refusal = match reason {
                 Some(reason) => Error::new(reason.kind(), reason.message()),
@@ -256,7 +259,7 @@ impl<C: Connection> LinkState<C> {
         Some(lost)
     }
 
-    /// Failures count no more if connections are to lead somewhere else than before.
+    /// Forgets earlier failures if connections lead to another server now.
     fn aim(&mut self, goal: u64) {
         if self.goal != goal {
             self.goal = goal;
@@ -284,7 +287,7 @@ impl<C: Connection> LinkState<C> {
     }
 }
 
-/// The state, in which a task tries to connect until this is dropped, also with its runtime.
+/// Stands for the task that tries to connect. When it is dropped, with its runtime for example, another task may begin.
 struct Dialing<C>(Arc<watch::Sender<LinkState<C>>>);
 
 impl<C> Drop for Dialing<C> {
@@ -293,7 +296,7 @@ impl<C> Drop for Dialing<C> {
     }
 }
 
-/// Tries to connect until that works, nobody waits any more, or the error is one that does not pass by itself.
+/// Tries to connect until that works, until nobody waits any more, or until an error does not pass by itself.
 async fn dial<D: Dial>(dialer: Arc<D>, dialing: Dialing<D::Connection>, sooner: Arc<Notify>) {
     let state = &dialing.0;
     loop {

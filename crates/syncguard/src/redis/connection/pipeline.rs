@@ -1,9 +1,8 @@
-//! Calls and their answers on one stream, both in the same order, with any number under way.
+//! Sends calls on one stream and gives each its answer. Any number may be under way, and answers come in the order of calls.
 //!
-//! Whoever calls writes the call to the socket, on the thread where it is, as far as the socket takes it. The answers are
-//! read by whatever watches the socket: a task on tokio, or the event loop of another thread. It also writes what is left
-//! to be written. Nothing is sent twice: when the stream is lost, all that is under way fails, and only what was never
-//! given to the socket can be sent on another stream.
+//! A caller writes its call to the socket on its own thread, as far as the socket takes it. The reader, which is a task on tokio
+//! or the event loop of another thread, reads the answers and writes what callers could not. Nothing is sent twice: when the
+//! stream is lost, all that is under way fails, and only what the socket was never given can be sent on another stream.
 //!
 //! A stream on which nothing was heard for a while may be gone without a word: a NAT forgets connections, and a frozen
 //! process comes back to dead ones. So the next calls are held back until the server has answered a `PING`.
@@ -37,24 +36,24 @@ use queue::{AnswerQueue, Recipient, Waiting};
 pub(super) use queue::{Answered, Fits};
 use replies::{Replies, reply};
 
-/// While fewer calls are on their way, each is written at once. With more, the server has enough to do meanwhile, and one
-/// write carries many.
+/// While fewer calls than this are on their way, each is written at once. With more, the server has enough to do meanwhile, so
+/// calls are collected, and one write carries many.
 const FEW: usize = 8;
 
-/// So many calls are written before others join them: the server works on them while those are made.
+/// So many collected calls are written without waiting for more, so that the server can work while the next ones are made.
 const PORTION: usize = 16;
 
-/// The room for so many who are told at a time is kept.
+/// The room for so many deliveries is kept from one turn to the next.
 const ROOM: usize = 256;
 
-/// So many bytes are read at a time.
+/// How many bytes are read at a time.
 const READ: usize = 16 * 1024;
 
-/// What is under way on one stream.
+/// One stream, and the calls under way on it.
 pub(super) struct Pipeline {
     /// `None` after the end.
     state: Mutex<Option<PipelineState>>,
-    /// Why nothing new is sent.
+    /// Why nothing new is sent, once that is so.
     reason: OnceLock<Error>,
     liveness: Liveness,
     /// How long a sign of life may take.
@@ -65,16 +64,16 @@ pub(super) struct Pipeline {
 
 struct PipelineState {
     stream: Limited,
-    /// Calls, or the rest of one, that the socket has not been given or has not taken.
+    /// The bytes that the socket has not been given, or has not taken.
     unwritten: Outbox,
-    /// How many of them it has not been given, apart from those that a probe holds back.
+    /// How many calls in `unwritten` the socket has not been given at all. Those that a probe holds back are not among them.
     kept: usize,
     waiting: AnswerQueue,
     buffer: Box<[u8]>,
     replies: Replies,
-    /// The room of those who were told before, for the next. It is empty.
+    /// An empty list, whose memory the next turn uses again.
     room: Deliveries,
-    /// Lets whatever reads have a turn.
+    /// Gives the reader a turn.
     reader: Waker,
     heard: LastHeard,
     /// For how long the server may keep an answer back, because a call waits for replicas.
@@ -85,11 +84,11 @@ struct PipelineState {
     is_retired: bool,
 }
 
-/// Who is to be told what. That is done once the state is unlocked.
+/// The answers to hand over, once the state is unlocked.
 type Deliveries = Vec<(Recipient, Result<Answer, Error>)>;
 
 impl Pipeline {
-    /// On a stream on which a sign of life takes no longer than `patience`.
+    /// Makes a pipeline on a stream. A server that is alive gives a sign of life within `patience`.
     pub(super) fn new(stream: Limited, login: Vec<String>, patience: Duration) -> Self {
         let state = PipelineState {
             stream,
@@ -122,7 +121,7 @@ impl Pipeline {
         self.lock().as_ref().is_some_and(|state| !state.is_retired)
     }
 
-    /// Why it is not open any more, if that is known.
+    /// Why nothing new is sent any more, if that is known.
     pub(super) fn reason(&self) -> Option<&Error> {
         self.reason.get()
     }
@@ -149,8 +148,7 @@ impl Pipeline {
         }
     }
 
-    /// Sends two calls, one right behind the other: the bytes of the first and what fits it, and the second. `None`:
-    /// nothing is to be sent here any more.
+    /// Sends two calls, the second right behind the first. `None` if this pipeline sends nothing new any more.
     pub(super) fn pair(
         self: &Arc<Self>,
         first: &[u8],
@@ -181,7 +179,7 @@ impl Pipeline {
         });
         write(state.outbox());
         let answer = self.waits(state, fits, now, needed_by);
-        // Else the answer to the probe sends it.
+        // With a probe, the calls are sent when that is answered.
         if state.probe.is_none() {
             state.write_or_keep();
         }
@@ -211,7 +209,7 @@ impl Pipeline {
         poll_fn(|cx| self.poll_turn(cx)).await
     }
 
-    /// Reads what has come, whoever is to read otherwise: its thread may be busy with something else.
+    /// Reads what has been received on the caller's thread, because the reader's may be busy with something else.
     pub(super) fn look(&self) {
         let reader = {
             let mut state = self.lock();
@@ -226,8 +224,8 @@ impl Pipeline {
         }
     }
 
-    /// Reads what has come, tells those who wait for it, and writes what is left to be written. Completes when the stream
-    /// has ended, with the reason. Otherwise the waker of `cx` is called when there is more to do.
+    /// Reads what has been received, hands over the answers, and writes what is left to be written. Completes when the stream has
+    /// ended, with the reason. Otherwise the waker of `cx` is called when there is more to do.
     pub(super) fn poll_turn(&self, cx: &mut Context<'_>) -> Poll<Error> {
         let mut deliveries = Deliveries::new();
         loop {
@@ -298,7 +296,7 @@ impl Pipeline {
         Ok(())
     }
 
-    /// Finds out who is to be told. The error: answers do not belong to their calls any more.
+    /// Finds out to whom an answer belongs. Fails when answers cannot be told to belong to their calls any more.
     fn answer(
         &self,
         state: &mut PipelineState,
@@ -339,7 +337,7 @@ impl Pipeline {
             state.send_what_was_held();
         }
         match is_misfit {
-            // Nobody knows where it belongs, nor the answers behind it.
+            // Nobody knows to which calls this answer and those behind it belong.
             true => Err(to_error(Cause::Misfit, true)),
             false => Ok(()),
         }
@@ -357,12 +355,12 @@ impl Pipeline {
         Ok(Answer::Refused(redact::hide(&text, login)))
     }
 
-    /// Fails what is under way, and all that comes.
+    /// Fails the calls under way, and all that come later.
     pub(super) fn end(&self, reason: &Error) {
         let Some(mut state) = self.lock().take() else {
             return;
         };
-        // It may have been retired for another reason.
+        // If the pipeline was retired before, that reason stays.
         let _ = self.reason.set(reason.clone());
         if let Some(socket) = state.stream.socket() {
             socket.end();
@@ -377,13 +375,13 @@ impl Pipeline {
         }
     }
 
-    /// Does something with the stream, unless it has ended.
+    /// Calls `act` with the stream, unless it has ended.
     pub(super) fn with_stream<T>(&self, act: impl FnOnce(&mut Limited) -> T) -> Option<T> {
         self.lock().as_mut().map(|state| act(&mut state.stream))
     }
 
     fn lock(&self) -> MutexGuard<'_, Option<PipelineState>> {
-        // A panic leaves nothing half done here.
+        // A panic leaves nothing half done here, so a poisoned lock does no harm.
         lock(&self.state)
     }
 }
@@ -397,7 +395,7 @@ impl PipelineState {
         }
     }
 
-    /// Where calls are appended.
+    /// The buffer to which new calls are appended.
     fn outbox(&mut self) -> &mut Vec<u8> {
         match &mut self.probe {
             Some(probe) => &mut probe.held,
@@ -413,8 +411,8 @@ impl PipelineState {
         }
     }
 
-    /// Writes a call at once while few are on their way, and a portion when it is complete. Else the reader writes it, with
-    /// what else is called until its turn, or until the socket takes more.
+    /// Writes a call at once while few are on their way, or when enough calls have been collected. Otherwise the reader writes
+    /// it in its next turn, or when the socket takes more, together with the calls that are made until then.
     fn write_or_keep(&mut self) {
         if !self.unwritten.begun().is_empty() {
             // The socket is full, and the reader waits for it.
@@ -425,7 +423,7 @@ impl PipelineState {
         }
     }
 
-    /// Takes back the calls that the socket was not given.
+    /// Takes out the calls that the socket was not given.
     fn take_kept(&mut self) -> impl Iterator<Item = Recipient> {
         let on_their_way = self.on_their_way();
         self.unwritten.take_back();
@@ -437,13 +435,13 @@ impl PipelineState {
         self.waiting.take_behind(on_their_way)
     }
 
-    /// How many calls were given to the socket and wait for an answer.
+    /// How many calls the socket was given that still wait for an answer.
     fn on_their_way(&self) -> usize {
         let held = self.probe.as_ref().map_or(0, |probe| probe.calls);
         self.waiting.len().saturating_sub(self.kept + held)
     }
 
-    /// Gives the socket what it takes. The reader is woken when it takes more.
+    /// Writes as much as the socket takes. The reader is woken when the socket takes more.
     fn write(&mut self) {
         let mut stream = Pin::new(&mut self.stream);
         let mut cx = Context::from_waker(&self.reader);
@@ -464,13 +462,13 @@ impl PipelineState {
                 }
             }
         }
-        // TLS takes more than its socket does, and sends the rest only when it is asked to.
+        // TLS takes more than its socket does, and sends the rest only when it is flushed.
         if let Poll::Ready(Err(_)) = stream.poll_flush(&mut cx) {
             self.cannot_write();
         }
     }
 
-    /// Lets the reader find the reason, behind the answers that have come.
+    /// Lets the reader find the reason, which comes after the answers that were received before.
     fn cannot_write(&mut self) {
         self.is_retired = true;
         self.unwritten.clear();

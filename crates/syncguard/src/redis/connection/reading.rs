@@ -1,4 +1,4 @@
-//! What reads a connection, and finds out whether it is alive.
+//! Reads a connection, on tokio or on an event loop, and finds out whether a silent one is still alive.
 
 use std::future::pending;
 use std::sync::{Arc, Mutex};
@@ -18,14 +18,14 @@ use crate::redis::answer::lost;
 use crate::redis::error::{Cause, to_error};
 use crate::text::error::Error;
 
-/// What reads a pipeline. The pipeline ends with it, also where it is dropped with its runtime.
+/// Reads a pipeline. When this is dropped, with its runtime for example, the pipeline ends: nobody would read its answers.
 pub(super) struct Reading {
     pipeline: Arc<Pipeline>,
     target: Arc<Target>,
 }
 
 impl Reading {
-    /// Reads on the event loop if there is one, else on tokio.
+    /// Starts to read, on the event loop if there is one, else on tokio.
     pub(super) fn start(
         pipeline: &Arc<Pipeline>,
         target: &Arc<Target>,
@@ -53,7 +53,7 @@ impl Reading {
             let socket = stream.socket()?;
             socket.move_to_loop().ok()
         });
-        // If that fails, there is nothing to read any more.
+        // If that fails, the socket is lost, and dropping `self` ends the pipeline.
         let Some(socket) = socket.flatten() else {
             return;
         };
@@ -133,22 +133,22 @@ impl Source for LoopPipeline {
     }
 }
 
-/// What tests connections that are silent.
+/// Tests whether a silent connection is gone.
 pub(super) struct SilenceTest {
     pub(super) pipeline: Arc<Pipeline>,
     pub(super) target: Arc<Target>,
-    /// How long a server may take that is asked, and is not busy.
+    /// How long a server that is not busy may take to answer.
     pub(super) patience: Duration,
     /// How long an operation may take.
     pub(super) limit: Duration,
 }
 
 impl SilenceTest {
-    /// Why a connection is gone on which calls wait in silence; `None` while it may be alive.
+    /// Tests a connection on which calls wait in silence. Gives the reason if it is gone, and `None` if it may be alive.
     ///
-    /// It is gone when another one, which is made beside it, gets answers and it gets none: a server that is busy, stopped, or
-    /// has paused what writes, answers on neither. The next connection is that one then. It is also gone when there is no
-    /// answer on either for as long as an operation may take.
+    /// The test opens a second connection. If the server answers there and stays silent here, this connection is gone, and the
+    /// second one is kept for whoever needs the next. A server that is busy, stopped, or has paused writes answers on neither.
+    /// If both stay silent for as long as an operation may take, the connection is gone, too.
     pub(super) async fn run(&self) -> Option<Error> {
         let start = Instant::now();
         self.target.trouble();
@@ -169,7 +169,7 @@ impl SilenceTest {
         Some(to_error(Cause::GoneSilent, true))
     }
 
-    /// Another connection, once the server has answered on it, and has had time to answer on this one.
+    /// Opens the second connection. Completes once the server has answered there, and has had time to answer here.
     async fn beside(&self) -> Opened {
         let answered = || async {
             let mut opened = self.target.open_now().await?;
@@ -180,11 +180,11 @@ impl SilenceTest {
             match answered().await {
                 Ok(opened) => break opened,
                 Err(error) if error.kind().is_transient() => sleep(self.patience).await,
-                // Such as a wrong password: more attempts may do harm.
+                // More attempts may do harm, for example with a wrong password.
                 Err(_) => return pending().await,
             }
         };
-        // A server that was stopped goes on with both.
+        // A server that was stopped and goes on now needs a moment to answer here, too.
         let left = self.pipeline.needed_by();
         let left = left.map(|by| by.saturating_duration_since(Instant::now()));
         sleep(left.map_or(self.patience, |left| self.patience.min(left / 4))).await;

@@ -1,4 +1,4 @@
-//! Connections to one server, which run scripts.
+//! The connections to one server that run scripts.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,29 +22,29 @@ use crate::redis::replication::Replication;
 use crate::redis::reply::{is_count, is_ok};
 use crate::text::error::Error;
 
-/// How long calls wait, at most, while the server refuses connections, because it may be restarting.
+/// The longest time for which calls wait while the server refuses connections: it may be restarting.
 pub(in crate::redis) const PATIENCE: Duration = Duration::from_secs(1);
 
 /// The shortest and the longest silence that makes a connection suspect, unless a call is needed sooner.
 const SUSPICION: [Duration; 2] = [Duration::from_millis(50), Duration::from_secs(1)];
-/// How long a server may take to give a sign of life after a long silence, or once it has answered on another connection:
-/// more if connections take long to open, and never more than a quarter of an operation's time.
+/// How long a server may take to give a sign of life after a long silence, or once it has answered on another connection. It
+/// gets more where connections take long to open, and never more than a quarter of an operation's time.
 const SIGN_OF_LIFE: Duration = Duration::from_millis(100);
 
-/// Each is made when it is needed.
+/// The connections to one server. Each is made when it is needed.
 pub(in crate::redis) struct Connections {
-    /// On the caller's event loop, for what is called there.
+    /// Lives on the caller's event loop, for calls from its thread.
     here: Option<(Arc<dyn EventLoop>, Link<Dialer>)>,
-    /// On tokio, for all others: heartbeats and releases must not wait for a thread that is busy with something else.
+    /// Lives on tokio, for all other calls: heartbeats and releases must not wait for a thread that is busy with something else.
     link: Link<Dialer>,
-    /// For acquisitions that wait for replicas: the server runs nothing else of a connection that waits.
+    /// Sends acquisitions that wait for replicas. While a connection waits, the server runs nothing else of it.
     waiting: Link<Dialer>,
-    /// For extensions that do.
+    /// Sends extensions that wait for replicas, so that they do not wait behind acquisitions.
     extending: Link<Dialer>,
 }
 
 impl Connections {
-    /// Calls wait for `patience` while the server refuses connections.
+    /// Connects to nothing yet. Calls wait for `patience` while the server refuses connections.
     pub(in crate::redis) fn new(
         target: &Arc<Target>,
         event_loop: Option<&Arc<dyn EventLoop>>,
@@ -65,7 +65,7 @@ impl Connections {
         }
     }
 
-    /// The one for a plan that is called from where this is asked.
+    /// The connection for a plan that is called from this thread.
     pub(in crate::redis) fn for_plan(&self, plan: &Plan) -> &Link<Dialer> {
         match (plan.replication(), &self.here) {
             (Some(replication), _) if replication.is_extension() => &self.extending,
@@ -75,7 +75,7 @@ impl Connections {
         }
     }
 
-    /// The lane of plans that are called from where this is asked, and wait for no replicas.
+    /// The lane of plans that are called from this thread and wait for no replicas.
     pub(in crate::redis) fn lane(&self) -> Lane {
         lane_of(self.here.as_ref().map(|(event_loop, _)| event_loop))
     }
@@ -85,14 +85,14 @@ impl Connections {
         self.all().find_map(Link::trouble)
     }
 
-    /// Ends those that there are. What is called from now on uses new ones.
+    /// Ends the present connections. Later calls make new ones.
     pub(super) fn give_up(&self) {
         for connection in self.all().filter_map(Link::current) {
             connection.give_up();
         }
     }
 
-    /// Ends them for good.
+    /// Ends all connections for good.
     pub(super) fn close(&self) {
         self.all().for_each(Link::close);
     }
@@ -104,7 +104,7 @@ impl Connections {
     }
 }
 
-/// The lane of what is called from where this is asked, where that event loop has connections.
+/// The lane of calls from this thread, where `event_loop` is the one that has connections of its own.
 pub(super) fn lane_of(event_loop: Option<&Arc<dyn EventLoop>>) -> Lane {
     match event_loop.is_some_and(|event_loop| event_loop.is_current()) {
         true => Lane::EventLoop,
@@ -118,10 +118,8 @@ impl Drop for Connections {
     }
 }
 
-/// Makes connections that live on tokio, or on the event loop.
-///
-/// None is ever made again: when one is lost, all that is under way on it fails, and [`Link`](super::link::Link)
-/// asks for another.
+/// Makes connections that live on tokio, or on the event loop. When one is lost, all that is under way on it fails, and
+/// [`Link`](super::link::Link) asks for another.
 pub(in crate::redis) struct Dialer {
     pub(super) target: Arc<Target>,
     pub(super) event_loop: Option<Arc<dyn EventLoop>>,
@@ -154,7 +152,7 @@ impl Dial for Dialer {
 /// A connection that runs scripts. It ends when this is dropped.
 pub(in crate::redis) struct ScriptConnection {
     pipeline: Arc<Pipeline>,
-    /// For how long its server is the primary, where that is known.
+    /// Ends when another server becomes the primary, where somebody tells.
     term: Option<Term>,
     target: Arc<Target>,
     confirming: Confirming,
@@ -162,15 +160,14 @@ pub(in crate::redis) struct ScriptConnection {
 }
 
 impl ScriptConnection {
-    /// On a stream where all is said that is to be said at the start. It lives on the event loop if there is one, else on
-    /// tokio.
+    /// Starts on a stream that is logged in. The connection lives on the event loop if there is one, else on tokio.
     pub(super) fn start(
         opened: Opened,
         target: Arc<Target>,
         event_loop: Option<&Arc<dyn EventLoop>>,
     ) -> Self {
         let limit = target.config().locks.operation_timeout;
-        // Opening takes two round trips at least.
+        // To open it took two round trips at least, so twice that time is plenty for one.
         let patience = (opened.took * 2).max(SIGN_OF_LIFE).min(limit / 4);
         let term = opened.stream.term();
         let pipeline = Arc::new(Pipeline::new(opened.stream, opened.login, patience));
@@ -204,7 +201,7 @@ impl ScriptConnection {
         }
     }
 
-    /// Fails what is under way, because the server is not the primary any more.
+    /// Fails the calls under way, because the server is not the primary any more.
     fn give_up(&self) {
         self.pipeline.end(&former());
     }
@@ -214,7 +211,7 @@ impl ScriptConnection {
         self.term.as_ref().is_none_or(Term::is_current)
     }
 
-    /// Runs a script. What it grants counts once the replicas have it that the plan asks for.
+    /// Runs a script. If the plan asks for replicas, the answer comes only once so many of them have what was written.
     pub(in crate::redis) async fn run(
         &self,
         form: ScriptForm,
@@ -273,7 +270,7 @@ impl ScriptConnection {
         Ok(answer)
     }
 
-    /// The answer to a script that was run on this connection before, once enough replicas have what it has written.
+    /// Gives on the answer to a script that this connection has run, once enough replicas have what it wrote.
     async fn confirmed(&self, replication: Replication, answer: Answer) -> Result<Answer, Error> {
         if !Replication::is_about(&answer) {
             return Ok(answer);
@@ -283,13 +280,14 @@ impl ScriptConnection {
         Ok(answer)
     }
 
-    /// A primary that has no replicas any more may be a former one.
+    /// Notes that too few replicas have a write. A primary that has lost its replicas may be a former one, so it is doubted.
     fn unconfirmed(&self, error: Error) -> Error {
         self.target.doubt();
         error.with_unknown_outcome()
     }
 
-    /// The answer, unless it belongs to another call: then nobody knows whose the answers behind it are, and the connection ends.
+    /// Gives on the answer, unless it belongs to another call. Then nobody knows whose the answers behind it are, so the
+    /// connection ends.
     fn believed(&self, plan: &Plan, answer: Answer) -> Result<Answer, Error> {
         match (&answer, plan.tag()) {
             (Answer::Reply(reply), Some(tag)) if !tag.may_be_of(reply) => {
@@ -301,7 +299,7 @@ impl ScriptConnection {
         }
     }
 
-    /// Runs a script in a slot that is about to move to this node: right after `ASKING`, whose answer is the first.
+    /// Runs a script in a hash slot that is about to move to this node. `ASKING` goes right before it, and its answer comes first.
     pub(in crate::redis) async fn run_asking(
         &self,
         form: ScriptForm,
@@ -315,7 +313,7 @@ impl ScriptConnection {
         };
         let (first, answer) = (first.wait().await?, answer.wait().await?);
         let answer = self.believed(plan, answer)?;
-        // On the same connection, and so about what the script has written.
+        // The wait goes over the same connection, so it covers what the script has written.
         match plan.replication() {
             Some(replication) => Ok((first, self.confirmed(replication, answer).await?)),
             None => Ok((first, answer)),
@@ -325,7 +323,7 @@ impl ScriptConnection {
 
 impl Connection for ScriptConnection {
     fn is_open(&self) -> bool {
-        // It ends soon after its term is over, and is sent nothing until then.
+        // After its term the connection ends soon, and must be sent nothing until then.
         self.pipeline.is_open() && self.is_to_primary()
     }
 

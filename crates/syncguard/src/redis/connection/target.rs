@@ -1,4 +1,4 @@
-//! What to connect to, and how a stream to it is opened.
+//! Knows which server to connect to, and opens streams to it.
 
 use std::future::pending;
 use std::pin::pin;
@@ -18,35 +18,35 @@ use crate::redis::config::{RedisConfig, RedisServer};
 use crate::redis::error::{Cause, to_error};
 use crate::text::error::Error;
 
-/// How much time passes at least between two questions whether a server is still the primary.
+/// The shortest time between two questions whether a server is still the primary.
 const DOUBT_PAUSE: Duration = Duration::from_millis(250);
 
-/// For so long a stream is kept that nobody uses.
+/// How long an unused stream is kept.
 const KEPT: Duration = Duration::from_secs(1);
 
 /// A stream that is ready for scripts.
 pub(super) struct Opened {
     pub(super) stream: Limited,
-    /// The user's name and password, with which it was opened.
+    /// The user's name and password with which it was opened.
     pub(super) login: Vec<String>,
-    /// How long that took.
+    /// How long it took to open.
     pub(super) took: Duration,
 }
 
-/// What to connect to.
+/// The server to connect to, and how.
 #[derive(Clone)]
 pub(in crate::redis) struct Target {
     config: RedisConfig,
     tls: Option<TlsContext>,
-    /// Who says which server is the primary. They are followed as long as there is the other half.
+    /// The Sentinels that say which server is the primary. They are followed as long as the second half exists.
     sentinels: Option<(Arc<Sentinels>, Followed)>,
-    /// Is called when a connection is lost, or silent for so long that it may be.
+    /// Called when a connection is lost, or has been silent for so long that it may be.
     on_trouble: Option<Arc<dyn Fn() + Send + Sync>>,
-    /// When a server was last doubted to be the primary.
+    /// When somebody last doubted that a server is the primary.
     doubted_at: Arc<Mutex<Option<Instant>>>,
-    /// A stream for whoever needs the next one.
+    /// A stream that is open already, for whoever needs the next one.
     kept: Arc<Mutex<Option<Opened>>>,
-    /// Who hears that a connection which was lost has been made again, of all servers that are reached in this way.
+    /// Those who hear that a lost connection has been made again. All targets that were made of this one share them.
     reconnects: Arc<Switches>,
 }
 
@@ -73,7 +73,7 @@ impl Target {
         })
     }
 
-    /// Another server, which is reached in the same way.
+    /// The target of another server with the same settings.
     pub(super) fn at(&self, host: &str, port: u16) -> Self {
         let mut other = self.clone();
         other.kept = Arc::default();
@@ -104,7 +104,7 @@ impl Target {
         }
     }
 
-    /// A server does not do what a primary does: it may be a former one. Asks others about that, and not too often.
+    /// Notes that a server does not do what a primary does, so that it may be a former one. Asks others about it, but not too often.
     pub(super) fn doubt(&self) {
         {
             let mut doubted_at = lock(&self.doubted_at);
@@ -125,7 +125,7 @@ impl Target {
         sentinels.map_or(0, |(sentinels, _)| sentinels.goal())
     }
 
-    /// Completes when another server becomes the primary, where somebody tells.
+    /// Completes when another server becomes the primary. Never completes without Sentinels, because nobody tells then.
     pub(super) async fn moved(&self) {
         match &self.sentinels {
             Some((sentinels, _)) => sentinels.moved().await,
@@ -133,17 +133,17 @@ impl Target {
         }
     }
 
-    /// Who hears that another server has become the primary, where somebody tells.
+    /// Those who hear that another server has become the primary. `None` without Sentinels.
     pub(in crate::redis) fn switches(&self) -> Option<&Switches> {
         Some(self.sentinels.as_ref()?.0.switches())
     }
 
-    /// Who hears that a connection which was lost has been made again: another server may be there, or the same without what it had.
+    /// Those who hear that a lost connection has been made again: another server may be there now, or the same one without its data.
     pub(in crate::redis) fn reconnects(&self) -> &Switches {
         &self.reconnects
     }
 
-    /// The stream that is kept, else another one. One to a former primary is of no use.
+    /// Gives the kept stream, unless it leads to a former primary, or else opens one.
     pub(super) async fn next(&self) -> Result<Opened, Error> {
         let kept = lock(&self.kept).take();
         let is_current =
@@ -154,7 +154,7 @@ impl Target {
         }
     }
 
-    /// A stream, and what is to be known of it.
+    /// Opens a stream.
     pub(super) async fn open_now(&self) -> Result<Opened, Error> {
         let config = self.config.current().await?;
         let start = Instant::now();
@@ -167,7 +167,7 @@ impl Target {
         })
     }
 
-    /// Keeps a stream for a moment, for whoever needs the next one.
+    /// Keeps an open stream for a moment, for whoever needs the next one.
     pub(super) fn keep(&self, opened: Opened) {
         let kept = Arc::clone(&self.kept);
         *lock(&kept) = Some(opened);
@@ -177,8 +177,8 @@ impl Target {
         });
     }
 
-    /// A stream that is ready for scripts. When none is to be had for a while, another attempt runs
-    /// beside the first: packets may be lost for one connection and not for the next.
+    /// Opens a stream that is ready for scripts. If that takes a while, a second attempt runs beside the first, because packets may
+    /// be lost for one connection and not for the next.
     pub(in crate::redis) async fn open(&self) -> Result<Limited, Error> {
         self.open_with(&*self.config.current().await?).await
     }
@@ -203,7 +203,7 @@ impl Target {
     }
 
     async fn open_once(&self, config: &RedisConfig) -> Result<Limited, Error> {
-        // It has a time limit for each of its steps.
+        // The search by Sentinels has a time limit for each of its steps, so it needs none here.
         if let Some((sentinels, _)) = &self.sentinels {
             return sentinels.open(config).await;
         }
@@ -213,7 +213,7 @@ impl Target {
                     connect::tcp(host, *port, self.tls.as_ref()).await?
                 }
                 RedisServer::Unix(path) => connect::unix(path).await?,
-                // Each of a cluster's nodes is a server of its own.
+                // A cluster makes a target of its own for each node.
                 _ => return Err(to_error(Cause::Settings, false)),
             };
             ready(stream, config).await

@@ -1,8 +1,8 @@
-//! The nodes of a cluster, and which of them serves which slot.
+//! Knows which node of a cluster serves which hash slot.
 //!
-//! What is known is used until a node says otherwise. It is read anew when that happens, when a connection is lost or
-//! falls silent, and when the cluster is down: one question at a time however many ask for it, and with growing
-//! pauses while that does not help.
+//! The answer of one node about all hash slots is used until another node says otherwise. The nodes are asked anew when that
+//! happens, when a connection is lost or falls silent, and when the cluster is down. There is one question at a time, however
+//! many callers need it, and the pauses grow while it does not help.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
@@ -27,15 +27,15 @@ use crate::redis::error::{Cause, to_error};
 use crate::redis::hash_slots::HASH_SLOTS;
 use crate::text::error::Error;
 
-/// How long a node that was a primary may take to answer what it was sent.
+/// How long a node that is no primary any more may still take to answer the calls that it was sent.
 const LAST_ANSWERS: Duration = Duration::from_millis(500);
 
-/// How long one node may take to tell the slots before another one is asked as well.
+/// How long one node may take to tell the hash slots before another one is asked as well.
 const HEAD_START: Duration = Duration::from_millis(250);
 
 /// A node, with connections that are made when they are needed.
 pub(in crate::redis) struct Node {
-    /// Where we reach it.
+    /// The address at which we reach it.
     pub(in crate::redis) address: Address,
     pub(in crate::redis) target: Arc<Target>,
     pub(in crate::redis) connections: Connections,
@@ -48,30 +48,30 @@ pub(in crate::redis) struct Routes {
     patience: Duration,
     this: Weak<Self>,
     state: Mutex<RoutesState>,
-    /// What was found out about the slots is a "connection" that is open until it is known to be outdated.
+    /// Asks for the hash slots. The answer is its "connection", which is open until it is known to be outdated.
     finder: Link<SlotFinder>,
     is_finding: AtomicBool,
-    /// Who hears that a node has lost all of its slots to another.
+    /// Those who hear that a node has lost all of its hash slots.
     switches: Switches,
 }
 
 #[derive(Default)]
 struct RoutesState {
-    /// By the address where we reach them.
+    /// The nodes of the cluster, by the address at which we reach each.
     nodes: HashMap<Address, Arc<Node>>,
-    /// Nodes that are not in the cluster any more. They may still answer what they were sent.
+    /// Nodes that are not in the cluster any more, and since when. They may still answer the calls that they were sent.
     former: Vec<(Instant, Arc<Node>)>,
-    /// For each slot the node that serves it. Empty until that is known.
+    /// For each hash slot the node that serves it. Empty until that is known.
     owners: Vec<Option<Arc<Node>>>,
     /// Why a call waits for the cluster, and until when it does.
     trouble: Option<(Instant, Error)>,
     is_closed: bool,
 }
 
-/// Asks nodes for the slots.
+/// Asks nodes for the hash slots.
 struct SlotFinder(Weak<Routes>);
 
-/// That the slots were found out.
+/// Stands for an answer about the hash slots.
 struct SlotsFound {
     is_current: AtomicBool,
 }
@@ -106,17 +106,17 @@ impl Routes {
         }))
     }
 
-    /// The lane of plans that are called from where this is asked, and wait for no replicas.
+    /// The lane of plans that are called from this thread and wait for no replicas.
     pub(in crate::redis) fn lane(&self) -> Lane {
         lane_of(self.event_loop.as_ref())
     }
 
-    /// The node that serves the slot, as far as is known.
+    /// The node that serves the hash slot, as far as is known.
     pub(in crate::redis) fn known_owner(&self, slot: u16) -> Option<Arc<Node>> {
         lock(&self.state).owners.get(usize::from(slot))?.clone()
     }
 
-    /// The node that serves the slot. Waits for the first answer about the slots. The inner `None`: there is none.
+    /// The node that serves the hash slot. Waits for the first answer about all of them. `None` if no node serves it.
     pub(in crate::redis) async fn owner(&self, slot: u16) -> Result<Option<Arc<Node>>, Error> {
         if lock(&self.state).owners.is_empty() {
             self.finder.get().await?;
@@ -124,14 +124,14 @@ impl Routes {
         Ok(self.known_owner(slot))
     }
 
-    /// The node at the address that a node has told.
+    /// The node at an address that another node has told.
     pub(in crate::redis) fn node(&self, (host, port): (&str, u16)) -> Result<Arc<Node>, Error> {
         let address = self.translate((host.to_owned(), port));
         self.at(&mut lock(&self.state), address)
             .ok_or_else(Error::closed)
     }
 
-    /// Notes that `node` serves the slot, for until all slots are read anew.
+    /// Notes that `node` serves the hash slot, and asks in the background for all of them anew.
     pub(in crate::redis) fn moved(&self, slot: u16, node: &Arc<Node>) {
         if let Some(owner) = lock(&self.state).owners.get_mut(usize::from(slot)) {
             *owner = Some(Arc::clone(node));
@@ -139,14 +139,14 @@ impl Routes {
         self.find_soon();
     }
 
-    /// Reads the slots anew, and waits for that.
+    /// Asks for the hash slots anew, and waits for the answer.
     pub(in crate::redis) async fn find(&self) {
         self.outdate();
-        // Whoever asks next finds the reason.
+        // If it fails, whoever asks next gets the error.
         let _ = self.finder.get().await;
     }
 
-    /// Reads the slots anew in the background.
+    /// Asks for the hash slots anew in the background.
     pub(in crate::redis) fn find_soon(&self) {
         self.outdate();
         let Some(this) = self.this.upgrade() else {
@@ -172,12 +172,12 @@ impl Routes {
         lock(&self.state).nodes.values().cloned().collect()
     }
 
-    /// Notes why a call waits until that time.
+    /// Notes why a call waits for the cluster until that time.
     pub(in crate::redis) fn waits(&self, until: Instant, trouble: &Error) {
         lock(&self.state).trouble = Some((until, trouble.clone()));
     }
 
-    /// Why nothing can be sent to some node at this moment, if that is known.
+    /// Why some node, or the cluster, cannot be sent anything at this moment, if that is known.
     pub(in crate::redis) fn trouble(&self) -> Option<Error> {
         let noted = lock(&self.state).trouble.clone();
         let noted = noted.filter(|(until, _)| Instant::now() < *until);
@@ -232,7 +232,7 @@ impl Routes {
         Some(Arc::clone(node))
     }
 
-    /// Goes by what a node has told about the slots.
+    /// Takes over what a node has said about the hash slots.
     fn adopt(&self, ranges: Vec<Range>) {
         let mut guard = lock(&self.state);
         let state = &mut *guard;
@@ -260,18 +260,19 @@ impl Routes {
         state
             .former
             .extend(before.into_values().map(|node| (now, node)));
-        // By then, the time of every call that they were sent is over.
+        // After this time, no call that a former node was sent still waits.
         let keep = self.target.config().locks.operation_timeout * 2;
         let is_over = |(since, _): &mut (Instant, Arc<Node>)| now - *since > keep;
         let gone: Vec<_> = state.former.extract_if(.., is_over).collect();
         let replaced = without_slots(&owners, &state.owners);
         drop(guard);
-        // This may end connections, and so tell somebody.
+        // Only now that the state is unlocked: this may end connections, whose callers may come back here.
         drop(gone);
         self.replaced(replaced);
     }
 
-    /// Sees to it that nobody goes by what nodes say that were primaries and have no slots any more.
+    /// Ends the connections to nodes that were primaries and have no hash slots any more, so that nobody believes them. They get a
+    /// moment to answer what they were sent.
     fn replaced(&self, nodes: Vec<Arc<Node>>) {
         if nodes.is_empty() {
             return;
@@ -279,7 +280,7 @@ impl Routes {
         self.switches.tell();
         let this = Weak::clone(&self.this);
         tokio::spawn(async move {
-            // One that answers says where its calls belong, and they are sent there.
+            // A node that answers meanwhile says where its calls belong, and they are sent there.
             sleep(LAST_ANSWERS).await;
             let Some(this) = this.upgrade() else { return };
             let owners = lock(&this.state).owners.clone();
@@ -295,7 +296,8 @@ impl Routes {
         });
     }
 
-    /// The nodes to ask for the slots: first those that are known, beginning anywhere, so that no single one decides.
+    /// The nodes to ask for the hash slots. The known ones come first, in an order that begins at a random one, so that no single
+    /// node always decides.
     fn candidates(&self) -> Vec<Address> {
         let mut known: Vec<_> = lock(&self.state).nodes.keys().cloned().collect();
         if !known.is_empty() {
@@ -312,7 +314,7 @@ impl Routes {
     }
 }
 
-/// The nodes that had slots before and have none now.
+/// The nodes that had hash slots before and have none now.
 fn without_slots(before: &[Option<Arc<Node>>], now: &[Option<Arc<Node>>]) -> Vec<Arc<Node>> {
     let mut seen: HashSet<_> = now.iter().flatten().map(Arc::as_ptr).collect();
     let before = before.iter().flatten();
@@ -320,7 +322,7 @@ fn without_slots(before: &[Option<Arc<Node>>], now: &[Option<Arc<Node>>]) -> Vec
     without.cloned().collect()
 }
 
-/// Counts as finding until it is dropped, also with its runtime.
+/// Stands for the task that asks. When it is dropped, with its runtime for example, another task may begin.
 struct Finding(Arc<Routes>);
 
 impl Drop for Finding {
@@ -349,7 +351,7 @@ impl Dial for SlotFinder {
                         routes.adopt(ranges);
                         return Ok(SlotsFound { is_current: AtomicBool::new(true) });
                     }
-                    // Such as a wrong password: more useful to report than that a node cannot be reached.
+                    // A wrong password, for example, is more useful to report than that a node cannot be reached.
                     Some(Err(error)) if !error.kind().is_transient() => refusal = Some(error),
                     Some(Err(error)) => last = Some(error),
                     None => break,
