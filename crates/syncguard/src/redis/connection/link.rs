@@ -28,7 +28,7 @@ pub(in crate::redis) trait Dial: Send + Sync + 'static {
     async fn dial(&self) -> Result<Self::Connection, Error>;
 
     /// How often the server to which connections lead has changed.
-    fn goal(&self) -> u64 {
+    fn switch_count(&self) -> u64 {
         0
     }
 
@@ -82,8 +82,8 @@ struct LinkState<C> {
     failing_since: Instant,
     /// When the next attempt may start.
     until: Instant,
-    /// The [`goal`](Dial::goal) of the last attempts.
-    goal: u64,
+    /// The [switch count](Dial::switch_count) of the last attempts.
+    switch_count: u64,
 }
 
 /// What a caller is told to do.
@@ -108,7 +108,7 @@ impl<D: Dial> Link<D> {
             refused_at: now,
             failing_since: now,
             until: now,
-            goal: dial.goal(),
+            switch_count: dial.switch_count(),
         };
         Self {
             dial: Arc::new(dial),
@@ -157,7 +157,7 @@ impl<D: Dial> Link<D> {
                 return false;
             }
             lost = state.lose();
-            state.aim(self.dial.goal());
+            state.aim(self.dial.switch_count());
             if state.ended == seen && state.is_to_be_tried_now() {
                 state.until = Instant::now();
                 self.sooner.notify_one();
@@ -260,9 +260,9 @@ impl<C: Connection> LinkState<C> {
     }
 
     /// Forgets earlier failures if connections lead to another server now.
-    fn aim(&mut self, goal: u64) {
-        if self.goal != goal {
-            self.goal = goal;
+    fn aim(&mut self, switch_count: u64) {
+        if self.switch_count != switch_count {
+            self.switch_count = switch_count;
             self.failed = 0;
             self.refusal = None;
             self.until = Instant::now();
@@ -315,7 +315,7 @@ async fn dial<D: Dial>(dialer: Arc<D>, dialing: Dialing<D::Connection>, sooner: 
             biased;
             answer = attempt => answer,
             () = dialer.moved() => {
-                state.send_modify(|state| state.aim(dialer.goal()));
+                state.send_modify(|state| state.aim(dialer.switch_count()));
                 continue;
             }
         };

@@ -136,8 +136,8 @@ impl Dial for Dialer {
         Ok(ScriptConnection::start(opened, target, event_loop))
     }
 
-    fn goal(&self) -> u64 {
-        self.target.goal()
+    fn switch_count(&self) -> u64 {
+        self.target.switch_count()
     }
 
     async fn moved(&self) {

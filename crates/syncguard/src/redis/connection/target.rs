@@ -120,9 +120,9 @@ impl Target {
     }
 
     /// How often another server has become the primary.
-    pub(super) fn goal(&self) -> u64 {
+    pub(super) fn switch_count(&self) -> u64 {
         let sentinels = self.sentinels.as_ref();
-        sentinels.map_or(0, |(sentinels, _)| sentinels.goal())
+        sentinels.map_or(0, |(sentinels, _)| sentinels.switch_count())
     }
 
     /// Completes when another server becomes the primary. Never completes without Sentinels, because nobody tells then.

@@ -56,8 +56,8 @@ impl Sentinels {
     }
 
     /// How often another server has become the primary.
-    pub(super) fn goal(&self) -> u64 {
-        self.0.goal()
+    pub(super) fn switch_count(&self) -> u64 {
+        self.0.switch_count()
     }
 
     /// Completes when another server becomes the primary.

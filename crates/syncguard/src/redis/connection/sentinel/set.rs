@@ -29,7 +29,7 @@ pub(super) struct SentinelSet {
     /// Which server is the primary, as far as is known.
     pub(super) primary: watch::Sender<Option<Named>>,
     /// How often another server has become the primary.
-    goal: AtomicU64,
+    switch_count: AtomicU64,
     /// Those who hear of such switches.
     switches: Switches,
     pub(super) is_followed: AtomicBool,
@@ -51,7 +51,7 @@ impl SentinelSet {
             tls: tls.cloned(),
             connect_timeout: config.connect_timeout,
             primary: watch::Sender::new(None),
-            goal: AtomicU64::new(0),
+            switch_count: AtomicU64::new(0),
             switches: Switches::default(),
             is_followed: AtomicBool::new(false),
             is_asked: AtomicBool::new(false),
@@ -69,8 +69,8 @@ impl SentinelSet {
     }
 
     /// How often another server has become the primary.
-    pub(super) fn goal(&self) -> u64 {
-        self.goal.load(SeqCst)
+    pub(super) fn switch_count(&self) -> u64 {
+        self.switch_count.load(SeqCst)
     }
 
     /// Completes when another server becomes the primary.
@@ -165,7 +165,7 @@ impl SentinelSet {
                 let before = known.replace(named.clone());
                 is_switch = before.is_some_and(|before| before.address != named.address);
                 // Counted before anybody can see the new primary.
-                self.goal.fetch_add(u64::from(is_switch), SeqCst);
+                self.switch_count.fetch_add(u64::from(is_switch), SeqCst);
             }
             is_new
         });
