@@ -16,6 +16,7 @@ import { checkRustCircles } from "./lib/circles.mjs";
 import { checkRooms } from "./lib/rooms.mjs";
 import { checkRustRooms } from "./lib/rust-rooms.mjs";
 import { checkExports } from "./lib/exports.mjs";
+import { checkGlossary } from "./lib/glossary.mjs";
 import { EVERYTHING, RUST, SCRIPTS, unlessGreen } from "./lib/green.mjs";
 import { checkTrackedFiles } from "./lib/tracked.mjs";
 import { checkTypeNames } from "./lib/type-names.mjs";
@@ -90,6 +91,7 @@ const after = [
   { name: "npm audit", task: npmAudit },
   { name: "tracked files", task: checkTrackedFiles },
   { name: "citations", task: checkCitations },
+  { name: "words of the glossary", task: checkGlossary },
   { name: "words in documents", task: checkWords },
 ];
 

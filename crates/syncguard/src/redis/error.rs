@@ -37,7 +37,7 @@ pub enum Cause<'a> {
     NoPrimary,
     /// The connection was ended, because another server has become the primary.
     Former,
-    /// No node of the cluster serves the slot.
+    /// No node of the cluster serves the hash slot.
     NoNode,
     /// The nodes of the cluster send a call from one to another, and none takes it.
     Unsettled,

@@ -1,10 +1,10 @@
-//! Which slot of a Redis Cluster a key belongs to (Redis Cluster specification, "Hash tags" and "Key distribution
+//! Which hash slot of a Redis Cluster a key belongs to (Redis Cluster specification, "Hash tags" and "Key distribution
 //! model").
 
-/// How many slots there are.
+/// How many hash slots there are.
 pub(super) const HASH_SLOTS: u16 = 16384;
 
-/// The part of a name that decides which slot it belongs to, if that is not the whole name: what is between the
+/// The part of a name that decides which hash slot it belongs to, if that is not the whole name: what is between the
 /// first `{` and the first `}` after it, unless that is nothing.
 pub(super) fn hash_tag(name: &str) -> Option<&str> {
     let (_, rest) = name.split_once('{')?;
@@ -12,7 +12,7 @@ pub(super) fn hash_tag(name: &str) -> Option<&str> {
     (!tag.is_empty()).then_some(tag)
 }
 
-/// The slot of a Redis Cluster to which a key belongs.
+/// The hash slot of a Redis Cluster to which a key belongs.
 pub fn key_slot(name: &str) -> u16 {
     crc16(hash_tag(name).unwrap_or(name).as_bytes()) % HASH_SLOTS
 }

@@ -37,9 +37,9 @@
 //! extension extends the locks of each shard for themselves: if one is gone, those of other shards may last longer all the
 //! same. With a hash tag in the key prefix, all locks are in one place, and everything is one step.
 //!
-//! In a cluster, scripts touch only the keys that they are given, and slots of these. So a
+//! In a cluster, scripts touch only the keys that they are given, and slots of these keys. So a
 //! release or an extension of a lock that another backend took begins with a look at where the lock is, and a lock
-//! id must fit its key ([`Backend::prepare`](crate::Backend::prepare)). Calls follow slots that move, and are sent again only when a node has
+//! id must fit its key ([`Backend::prepare`](crate::Backend::prepare)). Calls follow hash slots that move, and are sent again only when a node has
 //! said that it has not run them. Replication is asynchronous: a primary that fails may take locks with
 //! it that its replica has not got. Fences go on rising.
 //!
@@ -53,7 +53,7 @@
 //!
 //! With Sentinels ([`RedisServer::Sentinel`]), each is subscribed to from the first connection on. When one of them names another
 //! primary, all connections to the former one end, and locks that extend themselves are extended at once at the new one; so
-//! they are when a node of a cluster has taken over the slots of another.
+//! they are when a node of a cluster has taken over the hash slots of another.
 //!
 //! An ACL user needs access to the keys that start with the prefix, and the commands
 //! `+eval +evalsha +get +set +del +time +ping`; to hear and tell of releases also access to the channels

@@ -158,7 +158,7 @@ async fn an_extension_is_for_all_or_none(stage: Stage) {
         matches!(refused, ExtendOutcome::Absent { lock: 1, .. }),
         "{refused:?}"
     );
-    // In a cluster, keys in different slots are extended one by one.
+    // In a cluster, keys in different hash slots are extended one by one.
     if !t.fixture.is_spread() {
         let ends = t.by_key(&keys[0]).await.unwrap().expires_at_ms;
         assert!(ends < grants[0].expires_at_ms + 800_000, "it was extended");

@@ -33,7 +33,7 @@ const GRANT: &str = "*3\r\n:1\r\n:7\r\n:1700000000000\r\n";
 /// What a node was sent, without what stands at the start of a connection.
 type Requests = Arc<Mutex<Vec<String>>>;
 
-/// A node that answers scripts as told and says that the node at `owner` serves all slots, or only the first if that
+/// A node that answers scripts as told and says that the node at `owner` serves all hash slots, or only the first if that
 /// is 0. It ends the connection where it has no answer.
 async fn node<F>(owner: &Arc<AtomicU16>, answer: F) -> (u16, Requests)
 where

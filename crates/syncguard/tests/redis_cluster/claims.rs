@@ -204,7 +204,7 @@ async fn what_is_freed_in_a_shard_that_answers_is_free() {
     });
     let names = spread(backend.as_ref());
     let grants = take(backend.as_ref(), names.iter().map(|name| plain(name))).await;
-    // The slot of one of them is between two nodes.
+    // The hash slot of one of them is between two nodes.
     let slot = slot_of(backend.as_ref(), &names[0]).to_string();
     let (source, target) = (cluster.id(0), cluster.id(1));
     let mut at_source = cluster.nodes[0].connect();

@@ -119,7 +119,7 @@ async fn a_cluster_that_is_down_is_unavailable_and_comes_back() {
     for name in &names {
         pair(&backend, name).await.unwrap();
     }
-    // With a third of its slots, a cluster is down.
+    // With a third of its hash slots, a cluster is down.
     let replica = RedisCluster::replica_of(0);
     for gone in [replica, 0] {
         cluster.nodes[gone].kill();

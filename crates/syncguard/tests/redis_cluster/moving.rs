@@ -1,4 +1,4 @@
-//! Slots that move from one node to another while locks are taken.
+//! Hash slots that move from one node to another while locks are taken.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};

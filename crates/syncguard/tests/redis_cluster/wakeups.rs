@@ -1,4 +1,4 @@
-//! Who hears of what in a cluster, also while slots and nodes change.
+//! Who hears of what in a cluster, also while hash slots and nodes change.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -42,7 +42,7 @@ async fn releases_wake_on_all_nodes() {
     for primary in 0..3 {
         wakes(&ours, &theirs, &name_on(ours.as_ref(), primary)).await;
     }
-    // One message each, to whoever listens on the node that has the slot.
+    // One message each, to whoever listens on the node that has the hash slot.
     let raw = &mut cluster.nodes[0].connect();
     let channels = raw.call(&["PUBSUB", "CHANNELS"]);
     assert!(channels.list().is_empty(), "{channels:?}");

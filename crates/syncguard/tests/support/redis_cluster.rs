@@ -8,9 +8,9 @@ use super::certificates::Certificates;
 use super::redis_server::{RedisServer, Version};
 use super::resp::{Answer, Resp};
 
-/// How many slots a cluster has.
+/// How many hash slots a cluster has.
 const SLOTS: usize = 16384;
-/// How many nodes serve slots at the start. Each has a replica.
+/// How many nodes serve hash slots at the start. Each has a replica.
 const PRIMARIES: usize = 3;
 
 /// How the nodes run. A node that is silent for so many milliseconds is replaced by its replica.
@@ -25,7 +25,7 @@ const NODE: &[&str] = &[
     "repl-ping-replica-period 1",
 ];
 
-/// A running cluster. Its first nodes are the primaries, in the order of their slots, then come their replicas, in the
+/// A running cluster. Its first nodes are the primaries, in the order of their hash slots, then come their replicas, in the
 /// same order.
 pub(crate) struct RedisCluster {
     pub(crate) nodes: Vec<RedisServer>,
@@ -62,7 +62,7 @@ impl RedisCluster {
         cluster
     }
 
-    /// One more node, without slots, that the others know.
+    /// One more node, without hash slots, that the others know.
     pub(crate) fn add_node(&mut self) -> usize {
         let node = RedisServer::start_node(Version::Installed, None, NODE);
         self.nodes.push(node);
@@ -86,7 +86,7 @@ impl RedisCluster {
         format!("{}+cluster://{login}{}", self.scheme, nodes.join(","))
     }
 
-    /// The first node that serves a slot at the start.
+    /// The first node that serves a hash slot at the start.
     pub(crate) fn first_owner(slot: u16) -> usize {
         (0..PRIMARIES)
             .find(|index| range(*index).contains(&usize::from(slot)))
@@ -98,7 +98,7 @@ impl RedisCluster {
         primary + PRIMARIES
     }
 
-    /// The node that the others take for the one that serves a slot.
+    /// The node that the others take for the one that serves a hash slot.
     pub(crate) fn owner(&self, raw: &mut Resp, slot: u16) -> Option<usize> {
         let ranges = raw.call(&["CLUSTER", "SLOTS"]);
         let range = ranges.list().iter().find(|range| {
@@ -119,7 +119,7 @@ impl RedisCluster {
             .to_owned()
     }
 
-    /// Moves a slot with all its keys, as `redis-cli --cluster reshard` does. `pause` runs when the slot is open and
+    /// Moves a hash slot with all its keys, as `redis-cli --cluster reshard` does. `pause` runs when the slot is open and
     /// half of its keys have moved.
     pub(crate) fn move_slot(&self, slot: u16, from: usize, to: usize, pause: impl FnOnce()) {
         let (source, target) = (self.id(from), self.id(to));

@@ -42,7 +42,7 @@ fn plan(names: &Names, eval: &Eval, script: Arc<Script>) -> Result<Plan, Error> 
     let is_elsewhere = |key: &String| slot.is_some_and(|slot| key_slot(&names.before(key)) != slot);
     if let Some(place) = eval.keys.iter().position(is_elsewhere) {
         return Err(Error::invalid(format!(
-            "keys[{place}] is in another hash slot than the lock: in a redis cluster, one script touches the keys of one slot \
+            "keys[{place}] is in another hash slot than the lock: in a redis cluster, one script touches the keys of one hash slot \
              (a keyPrefix with a hash tag puts locks where your data is)"
         )));
     }
@@ -56,7 +56,7 @@ fn plan(names: &Names, eval: &Eval, script: Arc<Script>) -> Result<Plan, Error> 
     Ok(plan.number(TIME_TOLERANCE_MS).arg(&count))
 }
 
-const SEVERAL_SLOTS: &str = "the locks are in several hash slots: in a redis cluster, one script touches the keys of one slot \
+const SEVERAL_SLOTS: &str = "the locks are in several hash slots: in a redis cluster, one script touches the keys of one hash slot \
      (a keyPrefix with a hash tag puts all locks in one)";
 
 /// What the reply means.

@@ -1,8 +1,8 @@
 //! The transport to a Redis Cluster.
 //!
-//! Each node has a connection of its own, which is made when it is needed. A node that does not serve a slot says so
+//! Each node has a connection of its own, which is made when it is needed. A node that does not serve a hash slot says so
 //! before it runs a script. So the script may be sent again to the node that it names, and nothing else is ever sent
-//! twice. Why no driver does this here: docs/decisions/drivers.md, "Why slots are followed here".
+//! twice. Why no driver does this here: docs/decisions/drivers.md, "Why hash slots are followed here".
 
 use std::fmt;
 use std::sync::{Arc, Weak};
@@ -57,7 +57,7 @@ impl ClusterTransport {
         })
     }
 
-    /// The slot of a plan: that of its first key, because all are in the same.
+    /// The hash slot of a plan: that of its first key, because all are in the same.
     fn slot(plan: &Plan) -> u16 {
         plan.keys().next().map_or(0, hash_slots::key_slot)
     }
@@ -133,7 +133,7 @@ struct Routing<'a> {
     routes: &'a Routes,
     plan: &'a Plan,
     slot: u16,
-    /// The node to ask next, although it does not serve the slot yet.
+    /// The node to ask next, although it does not serve the hash slot yet.
     asked: Option<Arc<Node>>,
     form: ScriptForm,
     redirects: u32,
@@ -255,7 +255,7 @@ impl Routing<'_> {
         self.routes.node((host, port))
     }
 
-    /// Tries again if by now another node than `node` serves the slot. Nothing was sent to it, or it has run nothing.
+    /// Tries again if by now another node than `node` serves the hash slot. Nothing was sent to it, or it has run nothing.
     async fn somewhere_else(
         &mut self,
         node: &Arc<Node>,

@@ -1,7 +1,7 @@
-//! How the nodes of a cluster tell what was freed: each of the locks in its slots, on a connection of its own that is
+//! How the nodes of a cluster tell what was freed: each of the locks in its hash slots, on a connection of its own that is
 //! made for the first of them.
 //!
-//! When a slot moves, or a node is lost, its names wait for a moment and then move to the node that has them by then.
+//! When a hash slot moves, or a node is lost, its names wait for a moment and then move to the node that has them by then.
 //! Until it tells of them, whoever waits for them polls.
 
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -63,7 +63,7 @@ struct ClusterSubscriber {
 #[async_trait]
 impl Listen for ClusterSubscriptions {
     async fn open(&self) -> Result<Box<dyn Listener>, Error> {
-        // Waits until the slots are known.
+        // Waits until the hash slots are known.
         self.0.owner(0).await?;
         let (sender, events) = unbounded_channel();
         Ok(Box::new(ClusterSubscriber {
@@ -163,7 +163,7 @@ impl ClusterSubscriber {
         let Some(feed) = self.feeds.get_mut(&number) else {
             return Ok(());
         };
-        // The slot of a channel that was asked for is elsewhere.
+        // The hash slot of a channel that was asked for is elsewhere.
         if let Ok(Value::ServerError(error)) = &message {
             let text = error_text(error);
             let slot = text.split(' ').nth(1).and_then(|slot| slot.parse().ok());

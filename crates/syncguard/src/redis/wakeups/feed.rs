@@ -91,7 +91,7 @@ async fn serve(
                 if change.is_none() {
                     return Ok(());
                 }
-                // One at a time, because channels in one call must be of one slot; all that are there in one write.
+                // One at a time, because channels in one call must be of one hash slot; all that are there in one write.
                 let further = std::iter::from_fn(|| changes.try_recv().ok());
                 for (name, is_wanted) in change.into_iter().chain(further) {
                     let mut command = cmd(commands[usize::from(is_wanted)]);
@@ -118,7 +118,7 @@ fn silent() -> Error {
     Error::new(ErrorKind::NetworkTimeout, "the server is silent")
 }
 
-/// Whether the server has channels that belong to a slot, as it has from version 7 on. Without them, a message
+/// Whether the server has channels that belong to a hash slot, as it has from version 7 on. Without them, a message
 /// reaches all nodes, whether anybody listens there or not: on three of them, scripts that publish so reach two thirds of the
 /// calls per second, at twice the CPU time. Asks in a way that subscribes to nothing and that needs no right: by a mistake.
 async fn has_shard_channels(stream: &mut BufReader<Limited>) -> Result<bool, Error> {
@@ -154,7 +154,7 @@ pub(super) fn read(value: Value) -> Result<StoreMessage, Error> {
     match (kind.as_deref(), name) {
         (Some("subscribe" | "ssubscribe"), Some(name)) => Ok(StoreMessage::Listening(name)),
         (Some("message" | "smessage"), Some(name)) => Ok(StoreMessage::Freed(name)),
-        // Also unasked, when the slot moves to another node.
+        // Also unasked, when the hash slot moves to another node.
         (Some("sunsubscribe"), Some(name)) => Ok(StoreMessage::Unsubscribed(name)),
         (Some("unsubscribe" | "pong"), _) => Ok(StoreMessage::Alive),
         _ => Err(to_error(Cause::Unreadable, false)),

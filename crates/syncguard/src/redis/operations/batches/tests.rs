@@ -210,7 +210,7 @@ async fn an_error_after_which_nothing_is_left_is_known() {
 
 #[tokio::test]
 async fn what_waits_for_a_later_shard_was_sent() {
-    // The key's node cannot be reached, or the slots cannot be given back.
+    // The key's node cannot be reached, or the slots of the key cannot be given back.
     for answers in [vec![ints(&SLOTS)], vec![ints(&SLOTS), ints(&[0, 0, 700])]] {
         let count = answers.len();
         let scene = scene_on(Scripted {
