@@ -10,12 +10,13 @@ import * as circles from "../../scripts/lib/circles.mjs";
 import * as rooms from "../../scripts/lib/rust-rooms.mjs";
 
 const { rustImports } = circles as { rustImports: (path: string) => Map<string, Set<string>> };
-const { misplaced } = rooms as {
+const { checkRustRooms, misplaced } = rooms as {
+  checkRustRooms: () => string;
   misplaced: (
     imports: Map<string, Set<string>>,
     folder: string,
     floors: string[][],
-    stores: { names: string[]; highest: string },
+    stores: { names: string[]; highest: string; users?: string[] | undefined },
   ) => string[];
 };
 
@@ -33,7 +34,7 @@ afterEach(() => {
 });
 
 /** What is wrong with a crate of these files, besides empty ones. */
-function found(files: Record<string, string>): string[] {
+function found(files: Record<string, string>, users?: string[]): string[] {
   const all = {
     "lib.rs": FIRST,
     "tool.rs": "",
@@ -57,7 +58,7 @@ function found(files: Record<string, string>): string[] {
     mkdirSync(dirname(path), { recursive: true });
     writeFileSync(path, text);
   }
-  return misplaced(rustImports(join(folder, "lib.rs")), folder, FLOORS, STORES);
+  return misplaced(rustImports(join(folder, "lib.rs")), folder, FLOORS, { ...STORES, users });
 }
 
 test("rooms may use those below them, and a part of a room may be higher", () => {
@@ -87,6 +88,16 @@ test.each([
   expect(wrong).toHaveLength(1);
   expect(wrong[0]).toContain(`${file.replace(/(\/mod)?\.rs$/, "")} (`);
   expect(wrong[0]).toContain(`uses ${used} (`);
+});
+
+test("only rooms that are named may use a store", () => {
+  const files = { "calls/run.rs": "use crate::disk::Disk; use crate::net::part::Part;" };
+  expect(found(files)).toHaveLength(2);
+  expect(found(files, ["calls"])).toEqual([]);
+});
+
+test("the rooms of this repository's crates keep to it", () => {
+  expect(checkRustRooms()).toMatch(/floors of crates\/syncguard\/src, .*crates\/syncguard-node/);
 });
 
 test("a new file must be in a room", () => {

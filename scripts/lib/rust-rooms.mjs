@@ -1,36 +1,57 @@
-// Which room of the core may use which: each uses those below it, none uses one above or beside it, and no store uses another.
+// Which room of a crate may use which: each uses those below it, none uses one above or beside it, and no store uses another.
 
 import { join, relative } from "node:path";
 import { rustImports } from "./circles.mjs";
 import { root } from "./paths.mjs";
 
 /**
- * The rooms of `crates/syncguard/src`, from the lowest floor up. What stands on one floor does not use each other. A name is a file
- * without `.rs`, or a folder; the longest one that fits counts.
+ * The rooms of a crate, from the lowest floor up. What stands on one floor does not use each other. A name is a file without `.rs`, or a
+ * folder; the longest one that fits counts. The stores stand beside each other and use what is at most as high as `highest`; only the
+ * rooms in `users` use them.
  */
-const FLOORS = [
-  ["clock", "mutex", "race", "text"],
-  ["random"],
-  ["values"],
-  ["network"],
-  ["asking"],
-  ["heartbeats", "waiting"],
-  ["background"],
-  ["operation"],
-  // Who waits calls the store, whose backend has the queues that are in the same folder.
-  ["waiting/waiter"],
-  ["holding"],
-];
+const CRATES = {
+  "crates/syncguard/src": {
+    floors: [
+      ["clock", "mutex", "race", "text"],
+      ["random"],
+      ["values"],
+      ["network"],
+      ["asking"],
+      ["heartbeats", "waiting"],
+      ["background"],
+      ["operation"],
+      // Who waits calls the store, whose backend has the queues that are in the same folder.
+      ["waiting/waiter"],
+      ["holding"],
+    ],
+    stores: { names: ["firestore", "postgres", "redis", "sqlite"], highest: "background" },
+  },
+  "crates/syncguard-node/src": {
+    floors: [
+      ["mutex"],
+      ["convert", "io_thread"],
+      ["answers"],
+      ["clients", "event_loop"],
+      ["calls"],
+      ["rules"],
+    ],
+    stores: {
+      names: ["firestore", "postgres", "redis", "sqlite"],
+      highest: "calls",
+      users: ["rules"],
+    },
+  },
+};
 
-/** They stand beside each other, and use what a store is made of: not how it is called, waited for and held. */
-const STORES = { names: ["firestore", "postgres", "redis", "sqlite"], highest: "background" };
-
-/** Fails when a file of the core uses a room above it, or beside it. */
+/** Fails when a file of one of these crates uses a room above it, or beside it. */
 export function checkRustRooms() {
-  const folder = join(root, "crates/syncguard/src");
-  const wrong = misplaced(rustImports(join(folder, "lib.rs")), folder, FLOORS, STORES);
+  const crates = Object.entries(CRATES);
+  const wrong = crates.flatMap(([path, { floors, stores }]) => {
+    const folder = join(root, path);
+    return misplaced(rustImports(join(folder, "lib.rs")), folder, floors, stores);
+  });
   if (wrong.length > 0) throw new Error(wrong.join("\n"));
-  return `${FLOORS.length} floors`;
+  return crates.map(([path, { floors }]) => `${floors.length} floors of ${path}`).join(", ");
 }
 
 /**
@@ -39,7 +60,7 @@ export function checkRustRooms() {
  * @param {Map<string, Set<string>>} imports
  * @param {string} folder where `lib.rs` is, which may use everything
  * @param {string[][]} floors
- * @param {{ names: string[], highest: string }} stores
+ * @param {{ names: string[], highest: string, users?: string[] }} stores
  * @returns {string[]}
  */
 export function misplaced(imports, folder, floors, stores) {
@@ -50,7 +71,7 @@ export function misplaced(imports, folder, floors, stores) {
   const floorOf = (room) => floors.findIndex((rooms) => rooms.includes(room));
   const mayUse = (room, other) => {
     if (room === other) return true;
-    if (stores.names.includes(other)) return false;
+    if (stores.names.includes(other)) return stores.users?.includes(room) ?? false;
     if (stores.names.includes(room)) return floorOf(other) <= floorOf(stores.highest);
     return floorOf(other) < floorOf(room);
   };

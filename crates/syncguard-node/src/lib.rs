@@ -2,7 +2,7 @@
 //!
 //! JavaScript numbers an operation, hands it over with one synchronous call and forgets about it.
 //! The operation runs on the one I/O thread; its result waits in the environment's
-//! [`Completions`](environment::Completions) until JavaScript fetches all that have finished at once.
+//! [`Completions`](calls::environment::Completions) until JavaScript fetches all that have finished at once.
 
 // The macros of napi expand to unsafe code; what is written by hand has SAFETY comments.
 #![allow(unsafe_code)]
@@ -12,30 +12,15 @@
 // Without the exports, which tests do not have, nothing calls most of this.
 #![cfg_attr(test, allow(dead_code))]
 
-mod backend;
-mod bridge;
-mod busy;
-mod cancel;
-mod completion;
-mod environment;
-mod error;
+mod answers;
+mod calls;
+mod clients;
+mod convert;
 mod event_loop;
 mod firestore;
-mod forrst;
-mod guard;
-mod holder;
-mod inspection;
 mod io_thread;
-mod keys;
-mod login;
-mod mailbox;
 mod mutex;
-mod operations;
-mod options;
-mod policy;
 mod postgres;
 mod redis;
-mod scripts;
+mod rules;
 mod sqlite;
-mod uv;
-mod watch;

@@ -4,10 +4,10 @@ use napi_derive::napi;
 use syncguard::Error;
 use syncguard::sqlite::{SqliteBackend, SqliteConfig};
 
-use crate::backend::NativeBackend;
-use crate::environment::Completions;
-use crate::error::{Code, thrown};
-use crate::options::timeout_or;
+use crate::calls::backend::NativeBackend;
+use crate::calls::environment::Completions;
+use crate::convert::error::{Code, thrown};
+use crate::convert::options::timeout_or;
 
 #[napi(object)]
 pub struct SqliteOptions {

@@ -51,7 +51,7 @@ export class Policy {
     return this.timeoutMs > 0 && this.maxRetries > 0;
   }
 
-  /** As the addon takes it: `policy` in crates/syncguard-node/src/policy.rs reads it. */
+  /** As the addon takes it: `policy` in crates/syncguard-node/src/convert/policy.rs reads it. */
   get numbers(): Float64Array {
     return (this.#numbers ??= Float64Array.of(
       this.maxRetries,

@@ -18,7 +18,7 @@ use syncguard::firestore::{
 };
 use syncguard::{Error, ErrorKind};
 
-use crate::bridge::{Bridge, Rejection};
+use crate::clients::bridge::{Bridge, Rejection};
 
 /// Uses a client's own transactions and reads.
 pub(crate) struct FirestoreClient {

@@ -10,9 +10,9 @@ use syncguard::firestore::{self, FirestoreBackend};
 
 use self::client::FirestoreClient;
 use self::settings::{FirestoreLockOptions, FirestoreSettings, config, locks};
-use crate::backend::NativeBackend;
-use crate::environment::Completions;
-use crate::error::{Code, thrown};
+use crate::calls::backend::NativeBackend;
+use crate::calls::environment::Completions;
+use crate::convert::error::{Code, thrown};
 
 /// A connection that is made when it is needed, and closed with the last backend that uses it.
 #[napi]

@@ -7,8 +7,8 @@ use serde_json::json;
 use syncguard::Error;
 use syncguard::firestore::{Credentials, Endpoint, FirestoreConfig, Warning};
 
-use crate::bridge::Bridge;
-use crate::options::{Roots, default_roots, timeout_or};
+use crate::clients::bridge::Bridge;
+use crate::convert::options::{Roots, default_roots, timeout_or};
 
 /// How locks are kept, whatever the transport.
 #[napi(object)]

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use syncguard::postgres::{Failure, Fault, Param, Plan, Row, Transport};
 use syncguard::{Error, ErrorKind};
 
-use crate::bridge::{Bridge, Rejection};
+use crate::clients::bridge::{Bridge, Rejection};
 
 /// Runs statements through a client's own method for queries.
 pub(crate) struct PostgresClient(Bridge);

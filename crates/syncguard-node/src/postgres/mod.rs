@@ -12,12 +12,12 @@ use syncguard::{DEFAULT_OPERATION_TIMEOUT, Error};
 
 use self::client::PostgresClient;
 use self::settings::{PostgresLockOptions, PostgresSettings, config, locks};
-use crate::backend::NativeBackend;
-use crate::completion::Completion;
-use crate::environment::Completions;
-use crate::error::{Code, thrown};
-use crate::operations::Operations;
-use crate::options::timeout_or;
+use crate::answers::completion::Completion;
+use crate::calls::backend::NativeBackend;
+use crate::calls::environment::Completions;
+use crate::calls::operations::Operations;
+use crate::convert::error::{Code, thrown};
+use crate::convert::options::timeout_or;
 
 /// Connections that are made when they are needed, and closed with the last backend that uses them.
 #[napi]

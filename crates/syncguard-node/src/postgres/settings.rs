@@ -6,9 +6,9 @@ use napi_derive::napi;
 use syncguard::postgres::{Host, Password, Pem, PostgresConfig, PostgresOptions, Tables};
 use syncguard::{Error, Login};
 
-use crate::bridge::Bridge;
-use crate::login::JavaScriptLogin;
-use crate::options::{Roots, default_roots, port, timeout_or, whole};
+use crate::clients::bridge::Bridge;
+use crate::clients::login::JavaScriptLogin;
+use crate::convert::options::{Roots, default_roots, port, timeout_or, whole};
 
 /// How locks are kept, whatever the transport.
 #[napi(object)]

@@ -9,7 +9,7 @@ use syncguard::redis::{Cause, Plan, Reply, Transport};
 use syncguard::{Error, ErrorKind};
 
 use super::client_errors::{cause_of, is_reply};
-use crate::bridge::{Bridge, Rejection};
+use crate::clients::bridge::{Bridge, Rejection};
 
 /// What is known about a client.
 #[napi(object)]

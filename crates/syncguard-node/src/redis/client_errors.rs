@@ -3,7 +3,7 @@
 use syncguard::ErrorKind;
 use syncguard::redis::{Cause, reply_code};
 
-use crate::bridge::Rejection;
+use crate::clients::bridge::Rejection;
 
 /// Whether it is an error of the server, as ioredis and node-redis 4 and 5 name it.
 pub(super) fn is_reply(rejection: &Rejection) -> bool {

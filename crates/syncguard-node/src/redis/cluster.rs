@@ -7,7 +7,7 @@ use napi_derive::napi;
 use syncguard::Error;
 use syncguard::redis::{NatMap, RedisCluster, RedisConfig, RedisServer};
 
-use crate::options::port;
+use crate::convert::options::port;
 
 #[napi(object)]
 pub struct RedisNode {

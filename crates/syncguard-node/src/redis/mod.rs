@@ -14,11 +14,11 @@ use syncguard::redis::{self, ClientPrefix, RedisBackend, RedisLocks};
 
 use self::client::{RedisClient, RedisClientTraits};
 use self::settings::{RedisLockOptions, RedisSettings, config, locks};
-use crate::backend::NativeBackend;
-use crate::environment::Completions;
-use crate::error::{Code, thrown};
-use crate::login::JavaScriptLogin;
-use crate::operations::Operations;
+use crate::calls::backend::NativeBackend;
+use crate::calls::environment::Completions;
+use crate::calls::operations::Operations;
+use crate::clients::login::JavaScriptLogin;
+use crate::convert::error::{Code, thrown};
 
 /// A connection that is made when it is needed, and closed with the last backend that uses it.
 #[napi]

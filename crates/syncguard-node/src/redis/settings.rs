@@ -8,7 +8,7 @@ use syncguard::Error;
 use syncguard::redis::{RedisConfig, RedisLocks, RedisSentinel, RedisServer, RedisTls};
 
 use super::cluster::{self, RedisNode};
-use crate::options::{TlsSettings, default_roots, port, timeout, timeout_or, whole};
+use crate::convert::options::{TlsSettings, default_roots, port, timeout, timeout_or, whole};
 
 /// How locks are kept, whatever the transport.
 #[napi(object)]

@@ -13,13 +13,13 @@ use napi_derive::napi;
 use syncguard::event_loop::EventLoop;
 use syncguard::{Backend, BoxFuture, Error, ErrorKind};
 
-use crate::bridge::{Bridge, Questions, Rejection, parse};
-use crate::cancel::Cancels;
-use crate::completion::{Completion, WIDTH, write};
+use crate::answers::completion::{Completion, WIDTH, write};
+use crate::answers::mailbox::{Listener, Mailbox};
+use crate::calls::cancel::Cancels;
+use crate::calls::holder::Holders;
+use crate::clients::bridge::{Bridge, Questions, Rejection, parse};
 use crate::event_loop::JavaScriptLoop;
-use crate::holder::Holders;
 use crate::io_thread;
-use crate::mailbox::{Listener, Mailbox};
 
 /// The operations of one environment, as JavaScript sees them.
 #[napi]

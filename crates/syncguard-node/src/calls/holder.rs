@@ -8,12 +8,12 @@ use napi_derive::napi;
 use serde_json::{Value, json};
 use syncguard::{AutoExtend, Error, ErrorKind, Hold, Holder, Presence, Ttl};
 
-use crate::completion::Completion;
-use crate::error::causes;
+use crate::answers::completion::Completion;
+use crate::answers::mailbox::Mailbox;
+use crate::convert::error::causes;
+use crate::convert::options::timeout;
 use crate::io_thread;
-use crate::mailbox::Mailbox;
 use crate::mutex::lock;
-use crate::options::timeout;
 
 /// How a lock extends itself. Times are in milliseconds.
 #[napi(object)]

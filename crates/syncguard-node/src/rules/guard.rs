@@ -7,10 +7,10 @@ use syncguard::firestore::{
 };
 use syncguard::{Error, Key, LockId, postgres};
 
-use crate::backend::NativeBackend;
-use crate::error::{Code, thrown};
+use crate::calls::backend::NativeBackend;
+use crate::convert::error::{Code, thrown};
+use crate::convert::options::{finish, lock_ids};
 use crate::firestore::client::{field, fields as json};
-use crate::options::{finish, lock_ids};
 
 /// A statement for a transaction of the user's own.
 #[napi(object, object_from_js = false)]

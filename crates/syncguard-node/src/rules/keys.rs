@@ -7,9 +7,9 @@ use syncguard::{
     make_storage_key as core_storage_key, postgres, redis, redis_server_time_ms as core_redis_time,
 };
 
-use crate::completion::WIDTH;
-use crate::error::{Code, thrown};
-use crate::policy::{backoff_name, jitter_name};
+use crate::answers::completion::WIDTH;
+use crate::convert::error::{Code, thrown};
+use crate::convert::policy::{backoff_name, jitter_name};
 
 type Result<T> = napi::Result<T, Code>;
 

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use syncguard::{Error, ErrorKind, Login, LoginSource};
 use tokio::time::timeout;
 
-use crate::bridge::{Bridge, Rejection};
+use crate::clients::bridge::{Bridge, Rejection};
 use crate::mutex::lock;
 
 /// How long JavaScript may be too busy to be asked. Then its last word counts: locks must be extended meanwhile.
@@ -84,7 +84,7 @@ fn read(answer: Result<Value, Rejection>) -> Result<Login, Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::error::causes;
+    use crate::convert::error::causes;
 
     #[test]
     fn answers_become_logins() {

@@ -13,9 +13,11 @@ use napi::{Env, sys};
 use syncguard::event_loop::{EventLoop, Interest, Readiness, Source};
 use tokio::runtime::{EnterGuard, Handle};
 
-use crate::mailbox::{Listener, Mailbox};
+use crate::answers::mailbox::{Listener, Mailbox};
+use crate::event_loop::uv::{Poll, Sender, Uv, Wake};
 use crate::mutex::lock;
-use crate::uv::{Poll, Sender, Uv, Wake};
+
+mod uv;
 
 thread_local! {
     /// The loop that has its turn on this thread.

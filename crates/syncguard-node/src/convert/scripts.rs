@@ -4,7 +4,7 @@ use napi_derive::napi;
 use serde_json::{Value, json};
 use syncguard::{Error, Eval, Key, Reply, Sending};
 
-use crate::options::lock_ids;
+use crate::convert::options::lock_ids;
 
 /// A script, and the locks that must be held.
 #[napi(object)]

@@ -11,7 +11,7 @@ use syncguard::{
 };
 use tokio::time::Instant;
 
-use crate::error::causes;
+use crate::convert::error::causes;
 use crate::io_thread;
 
 /// What an operation came to.

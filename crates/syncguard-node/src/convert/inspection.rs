@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 use syncguard::postgres::{Tables, schema_sql};
 use syncguard::{Fact, Facts, LockPage, LockRecord};
 
-use crate::error::{Code, thrown};
+use crate::convert::error::{Code, thrown};
 
 /// Whether anybody can still read what is written to stdout. Node.js finds out only when it writes.
 #[napi]

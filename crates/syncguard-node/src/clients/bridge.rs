@@ -11,8 +11,8 @@ use serde::Serialize;
 use serde_json::Value;
 use tokio::sync::oneshot;
 
-use crate::completion::Completion;
-use crate::mailbox::Mailbox;
+use crate::answers::completion::Completion;
+use crate::answers::mailbox::Mailbox;
 use crate::mutex::lock;
 
 /// The error that a client's promise was rejected with.

@@ -13,14 +13,14 @@ use syncguard::{
     MAX_CLAIMS, MAX_SLOTS, MarkChange, Operation, PageRequest, ReleaseRequest, Slots, Ttl,
 };
 
-use crate::completion::Completion;
-use crate::environment::Completions;
-use crate::holder::HoldSettings;
-use crate::operations::Operations;
-use crate::options::{finish, lock_ids, timeout, whole};
-use crate::policy::policy;
-use crate::scripts::ScriptSettings;
-use crate::watch::NativeWatch;
+use crate::answers::completion::Completion;
+use crate::calls::environment::Completions;
+use crate::calls::holder::HoldSettings;
+use crate::calls::operations::Operations;
+use crate::calls::watch::NativeWatch;
+use crate::convert::options::{finish, lock_ids, timeout, whole};
+use crate::convert::policy::policy;
+use crate::convert::scripts::ScriptSettings;
 
 #[napi(object)]
 pub struct Capabilities {

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use napi::Env;
 use napi_derive::napi;
 
-use crate::completion::Completion;
-use crate::operations::Operations;
+use crate::answers::completion::Completion;
+use crate::calls::operations::Operations;
 
 /// Tells when the lock on one key may have been freed, for as long as it lives.
 #[napi]

@@ -13,9 +13,9 @@ use syncguard_forrst::{
     URN, release,
 };
 
-use crate::backend::NativeBackend;
-use crate::completion::Completion;
-use crate::policy::{backoff_name, jitter_name};
+use crate::answers::completion::Completion;
+use crate::calls::backend::NativeBackend;
+use crate::convert::policy::{backoff_name, jitter_name};
 
 /// An error of a function here: the kind of a core error, or [`REFUSED`].
 pub struct ForrstCode(&'static str);

@@ -12,11 +12,11 @@ use syncguard::{
     ExtendOutcome, Hold, Operation, Outcome, ReleaseOutcome, RetryPolicy, Ttl, Waiter,
 };
 
-use crate::completion::{Completion, Granted, WaitStats};
-use crate::environment::{Completions, Environment};
-use crate::holder::HoldSettings;
-use crate::inspection::{facts_json, page_json};
-use crate::scripts::reply_json;
+use crate::answers::completion::{Completion, Granted, WaitStats};
+use crate::calls::environment::{Completions, Environment};
+use crate::calls::holder::HoldSettings;
+use crate::convert::inspection::{facts_json, page_json};
+use crate::convert::scripts::reply_json;
 
 /// A backend in one environment.
 #[derive(Clone)]

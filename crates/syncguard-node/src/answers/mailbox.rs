@@ -10,8 +10,8 @@ use napi::threadsafe_function::{ThreadsafeFunction, ThreadsafeFunctionCallMode};
 use napi::{Env, JsValue, Status, check_status, sys};
 use syncguard::Backend;
 
-use crate::busy::BusyBackends;
-use crate::completion::Completion;
+use crate::answers::busy::BusyBackends;
+use crate::answers::completion::Completion;
 use crate::io_thread;
 use crate::mutex::lock;
 
