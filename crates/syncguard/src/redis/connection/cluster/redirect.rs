@@ -7,7 +7,7 @@ use crate::redis::error::reply_code;
 pub(crate) enum Redirect<'a> {
     /// From now on, the node at this host and port serves the hash slot. An empty host is that of the node that answers.
     Moved(&'a str, u16),
-    /// The hash slot is about to move to the node at this host and port, and the keys are there already.
+    /// The hash slot is about to move to the node at this host and port, and the node that answers does not have the keys.
     Ask(&'a str, u16),
     /// The keys of the script are on their way to another node.
     TryAgain,
