@@ -16,6 +16,9 @@ use torture::worker::work;
 const USAGE: &str = "usage: torture run URL SECONDS SEED [stop] [kill] [shift] [unfenced]
        torture matrix STORE[,STORE…] SECONDS SEED [ROW…]";
 
+/// Within so many seconds, somebody who wants several things has to gather them.
+const ENOUGH: u64 = 8;
+
 type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
 
 fn main() -> Result<ExitCode> {
@@ -75,12 +78,14 @@ fn torture(url: &str, seconds: u64, seed: u64, words: &[&str]) -> Result<ExitCod
     let mut out = std::io::stdout().lock();
     writeln!(
         out,
-        "seed {seed}: {} operations, {} grants, {} unknown; {} stopped, {} killed; register: {} accepted, {} refused, {} lost",
+        "seed {seed}: {} operations, {} grants, {} unknown; {} stopped, {} killed; gathered: {} granted, {} in vain; register: {} accepted, {} refused, {} lost",
         report.operations,
         report.grants,
         report.unknown,
         report.stopped,
         report.killed,
+        report.gathered.granted,
+        report.gathered.in_vain,
         report.register.accepted,
         report.register.refused,
         report.register.lost,
@@ -91,11 +96,17 @@ fn torture(url: &str, seconds: u64, seed: u64, words: &[&str]) -> Result<ExitCod
     for slow in &report.slow {
         write!(out, "{slow}")?;
     }
-    let violations = report.violations.len() + report.slow.len();
+    for promise in &report.broken {
+        writeln!(out, "{promise}")?;
+    }
+    let violations = report.violations.len() + report.slow.len() + report.broken.len();
     writeln!(out, "{violations} violations")?;
     if report.grants == 0 {
         // What grants nothing breaks no promise, and shows nothing.
         return Err("no lock was granted".into());
+    }
+    if seconds >= ENOUGH && report.gathered.granted == 0 {
+        return Err("nothing was gathered".into());
     }
     // Without fences, writes are lost: that is what they are for.
     let is_safe = report.register.lost == 0 || fences == Fences::Ignored;

@@ -33,6 +33,10 @@ enum Line {
     Nothing { number: u64 },
     /// What a user was told of an operation that failed.
     Error { kind: String, message: String },
+    /// Several things were gathered, and granted or given back.
+    Gathered { is_granted: bool },
+    /// A promise was not kept.
+    Broken { promise: String },
 }
 
 /// What processes have seen.
@@ -42,6 +46,19 @@ pub struct Recorded {
     pub operations: Vec<Operation>,
     /// The errors, by their kinds.
     pub errors: BTreeMap<String, Seen>,
+    /// How often several things were gathered.
+    pub gathered: Gathered,
+    /// Promises that were not kept, of which no history of one key tells.
+    pub broken: Vec<String>,
+}
+
+/// How often somebody gathered several things.
+#[derive(Debug, Default, Clone, Copy)]
+pub struct Gathered {
+    /// And was granted them.
+    pub granted: usize,
+    /// And gave back what it had.
+    pub in_vain: usize,
 }
 
 /// Errors of one kind.
@@ -62,6 +79,9 @@ impl Recorded {
             sum.count += seen.count;
             sum.message = seen.message;
         }
+        self.gathered.granted += other.gathered.granted;
+        self.gathered.in_vain += other.gathered.in_vain;
+        self.broken.extend(other.broken);
     }
 }
 
@@ -129,6 +149,23 @@ impl Recorder {
         })
     }
 
+    /// Somebody has gathered several things, which it was granted, or has given back.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn gathered(&self, is_granted: bool) -> io::Result<()> {
+        self.write(&Line::Gathered { is_granted })
+    }
+
+    /// A promise was not kept.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn broken(&self, promise: &str) -> io::Result<()> {
+        let promise = promise.to_owned();
+        self.write(&Line::Broken { promise })
+    }
+
     /// An acquisition has been granted the lock with that number.
     ///
     /// # Errors
@@ -160,7 +197,7 @@ impl Recorder {
 /// # Errors
 /// The file cannot be read, or is none of a recorder's.
 pub fn read(path: &Path, process: u32) -> io::Result<Recorded> {
-    let mut errors: BTreeMap<String, Seen> = BTreeMap::new();
+    let mut recorded = Recorded::default();
     let mut operations: HashMap<u64, Operation> = HashMap::new();
     let mut last = None;
     for line in BufReader::new(File::open(path)?).lines() {
@@ -206,10 +243,13 @@ pub fn read(path: &Path, process: u32) -> io::Result<Recorded> {
                 operations.remove(&number);
             }
             Line::Error { kind, message } => {
-                let seen = errors.entry(kind).or_default();
+                let seen = recorded.errors.entry(kind).or_default();
                 seen.count += 1;
                 seen.message = message;
             }
+            Line::Gathered { is_granted: true } => recorded.gathered.granted += 1,
+            Line::Gathered { is_granted: false } => recorded.gathered.in_vain += 1,
+            Line::Broken { promise } => recorded.broken.push(promise),
         }
     }
     let mut operations: Vec<_> = operations.into_values().collect();
@@ -218,7 +258,8 @@ pub fn read(path: &Path, process: u32) -> io::Result<Recorded> {
             cut.end = last;
         }
     }
-    Ok(Recorded { operations, errors })
+    recorded.operations = operations;
+    Ok(recorded)
 }
 
 /// Microseconds since the Unix epoch, from the kernel itself, as [`now`].

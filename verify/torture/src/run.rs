@@ -12,7 +12,7 @@ use crate::check::{Violation, check};
 use crate::clock::Clock;
 use crate::history::{Call, Moment, Outcome};
 use crate::plan::Plan;
-use crate::record::{Recorded, now};
+use crate::record::{Gathered, Recorded, now};
 use crate::register::{Fences, Register, Tally};
 use crate::store;
 use crate::takeover::{Slow, slow};
@@ -49,6 +49,10 @@ pub struct Report {
     pub violations: Vec<Violation>,
     /// Locks that stayed free while somebody waited for them.
     pub slow: Vec<Slow>,
+    /// How often several things were gathered.
+    pub gathered: Gathered,
+    /// Promises that were not kept, of which no history of one key tells.
+    pub broken: Vec<String>,
 }
 
 /// What is allowed for by [`check`]: an operation that was given up may be carried out until its time limit and that
@@ -176,6 +180,8 @@ pub fn run(
         killed: ran.ended.killed,
         register: ran.register,
         slow: slow(history, TAKEOVER_MS, BOUNDS.late_ms),
+        gathered: ran.seen.gathered,
+        broken: ran.seen.broken,
         violations: check(ran.seen.operations, bounds).err().unwrap_or_default(),
     })
 }

@@ -2,7 +2,6 @@
 
 use std::collections::VecDeque;
 use std::future::pending;
-use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -11,15 +10,20 @@ use std::time::{Duration, Instant};
 use futures::future::try_join_all;
 use syncguard::operation::{self, CallOptions};
 use syncguard::{
-    Absence, AcquireOutcome, AcquireRequest, Backend, Error, ErrorKind, ExtendOutcome, Extension,
-    Grant, Key, LockId, LockOptions, LockRecord, Lookup, Operation, ReleaseOutcome, RetryPolicy,
-    Ttl, Waiter,
+    AcquireOutcome, AcquireRequest, Backend, Error, ErrorKind, ExtendOutcome, Extension, Grant,
+    Key, LockId, LockOptions, LockRecord, Lookup, Operation, ReleaseOutcome, RetryPolicy, Ttl,
+    Waiter,
 };
 use tokio::time::sleep;
 
+mod gathering;
+mod observed;
+mod recording;
 pub(crate) mod together;
 mod trials;
 
+use self::observed::Observed;
+use self::recording::{absent, acquired, after_error, number, outcome, yes_or_no};
 use crate::history::{Call, Outcome};
 use crate::lease::TOLERANCE_MS;
 use crate::record::{self, Recorder};
@@ -53,8 +57,10 @@ pub async fn work(task: Task) -> Result<(), Failed> {
             waits: task.waits,
             is_spread: task.url.contains("cluster"),
             is_patient: task.waits && number < 2,
+            gathers: task.waits && (2..6).contains(&number),
             until,
             cancelled: VecDeque::new(),
+            aborted: VecDeque::new(),
             pause: task.pause,
             has_failed: false,
         };
@@ -79,9 +85,13 @@ struct Loop {
     is_spread: bool,
     /// Whether it is one of the few who wait for the same locks again and again.
     is_patient: bool,
+    /// Whether it is one of those who want several things that others want one by one.
+    gathers: bool,
     until: Instant,
     /// Acquisitions that were cancelled, and when, the first one first.
     cancelled: VecDeque<(Instant, Key, LockId)>,
+    /// Waiters that were cancelled, and when, the first one first.
+    aborted: VecDeque<(Instant, Arc<Observed>)>,
     pause: Duration,
     has_failed: bool,
 }
@@ -106,6 +116,11 @@ impl Loop {
                 sleep(self.pause).await;
             }
             self.check_undone().await?;
+            self.check_given_back()?;
+            if self.gathers && self.random.bool() {
+                self.gather(&mut register).await?;
+                continue;
+            }
             if self.is_patient && self.random.bool() {
                 self.wait_patiently(&mut register).await?;
                 continue;
@@ -147,6 +162,7 @@ impl Loop {
             recorder: Arc::clone(&self.recorder),
             random: self.random.fork(),
             cancelled: VecDeque::new(),
+            aborted: VecDeque::new(),
             ..*self
         }
     }
@@ -380,47 +396,4 @@ impl Loop {
         });
         self.end(running, &answer, outcome)
     }
-}
-
-/// What is known of an operation's effect; `None` if it certainly had none.
-fn outcome<T>(answer: &Result<T, Error>, read: impl FnOnce(&T) -> Outcome) -> Option<Outcome> {
-    match answer {
-        Ok(answer) => Some(read(answer)),
-        Err(error) => after_error(error),
-    }
-}
-
-fn after_error(error: &Error) -> Option<Outcome> {
-    let may_have_been_sent = error.is_outcome_unknown()
-        || matches!(
-            error.kind(),
-            // The last attempt of a wait is cut short.
-            ErrorKind::NetworkTimeout | ErrorKind::AcquisitionTimeout | ErrorKind::Aborted
-        )
-        || error.message().starts_with("Operation timed out");
-    may_have_been_sent.then_some(Outcome::Unknown)
-}
-
-fn acquired(grant: &Grant) -> Outcome {
-    Outcome::Acquired {
-        fence: grant.fence.get(),
-        expires_at_ms: grant.expires_at_ms,
-    }
-}
-
-fn absent(absence: Absence) -> Outcome {
-    match absence {
-        Absence::Expired => Outcome::Expired,
-        Absence::NotFound => Outcome::NotFound,
-    }
-}
-
-fn yes_or_no(answer: &bool) -> Outcome {
-    if *answer { Outcome::Yes } else { Outcome::No }
-}
-
-fn number(lock_id: &LockId) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    lock_id.as_str().hash(&mut hasher);
-    hasher.finish()
 }

@@ -55,6 +55,7 @@ fn run_until_seen(
         let report = run(worker, folder.path(), &task, 4, trouble, fences).unwrap();
         let violations = &report.violations;
         assert!(violations.is_empty(), "violation: {}", violations[0]);
+        assert!(report.broken.is_empty(), "{:?}", report.broken);
         match fences {
             Fences::Checked => assert_eq!(report.register.lost, 0),
             Fences::Ignored => assert_eq!(report.register.refused, 0),
@@ -82,7 +83,8 @@ fn what_stopped_and_killed_processes_see_can_be_explained() {
         |report| {
             assert!(report.slow.is_empty(), "{}", report.slow[0]);
             let is_harmed = report.stopped > 0 && report.killed > 0 && report.register.refused > 0;
-            is_harmed && report.grants > 100
+            let has_gathered = report.gathered.granted > 0 && report.gathered.in_vain > 0;
+            is_harmed && has_gathered && report.grants > 100
         },
     );
 }

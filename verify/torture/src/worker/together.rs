@@ -1,23 +1,20 @@
 //! Several keys at once, and slots.
-//!
-//! Each key is checked for itself. A set is a lease on each of its keys, granted, extended and freed in one call; a slot is a
-//! key of its own, and an acquisition of any slot is one of each: granted on one of them and without effect on the
-//! others, or refused on all.
 
 use std::future::pending;
 use std::io;
+use std::slice::from_ref;
 use std::time::{Duration, Instant};
 
 use syncguard::operation;
 use syncguard::{
-    AcquireOutcome, AcquireRequest, Batch, Claim, ClaimKind, Error, ErrorKind, ExtendOutcome,
-    Extension, Grant, Key, LockId, Operation, ReleaseOutcome, Slots, Ttl,
+    AcquireOutcome, AcquireRequest, Batch, Claim, Error, ErrorKind, ExtendOutcome, Extension,
+    Grant, Key, LockId, Operation, ReleaseOutcome, Slots, Ttl,
 };
 use tokio::task::yield_now;
 use tokio::time::sleep;
 
-use super::{CALL, Failed, Loop, absent, acquired, number, outcome};
-use crate::history::{Call, Outcome};
+use super::recording::{Ends, Sent, granted_key, keys_of};
+use super::{CALL, Failed, Loop};
 use crate::writer::Writer;
 
 /// How many slots there are of each key that has some.
@@ -36,8 +33,8 @@ fn slots_key(number: usize) -> Result<Key, Error> {
     Key::new(&format!("slots:{number}"))
 }
 
-/// What was granted: the key of each lock, and its grant.
-type Granted = Vec<(Key, Grant)>;
+/// Locks that were granted: the key of each, and its grant.
+pub(super) type Locks = Vec<(Key, Grant)>;
 
 impl Loop {
     /// Takes several locks, works under them, and lets go of them.
@@ -68,7 +65,10 @@ impl Loop {
         match self.random.u8(..100) {
             // Forgets them: they end by themselves.
             0 if !is_cancelled => return Ok(()),
-            1..30 => self.extend_together(&granted).await?,
+            1..30 => {
+                let ttl = self.ttl()?;
+                self.extend_together(&granted, ttl).await?;
+            }
             30..40 => {
                 let (key, grant) = &granted[self.random.usize(..granted.len())];
                 self.look_up_lock(key, &grant.lock_id).await?;
@@ -76,7 +76,8 @@ impl Loop {
             40..45 => {
                 let (key, grant) = &granted[self.random.usize(..granted.len())];
                 self.release(key, &grant.lock_id).await?;
-                self.extend_together(&granted).await?;
+                let ttl = self.ttl()?;
+                self.extend_together(&granted, ttl).await?;
             }
             45..60 => sleep(Duration::from_millis(self.random.u64(..20))).await,
             _ => {}
@@ -112,23 +113,11 @@ impl Loop {
         &mut self,
         ttl: Ttl,
         cancelled: impl Future<Output = ()>,
-    ) -> Result<Option<Granted>, Failed> {
+    ) -> Result<Option<Locks>, Failed> {
         let mut request = AcquireRequest::of(self.claims()?, ttl)?;
         self.backend.prepare(&mut request);
         let claims = request.claims.clone();
-        // Each claim, with the keys of which it may be granted one.
-        let mut running = Vec::new();
-        for claim in &claims {
-            let call = Call::Acquire {
-                lock: number(&claim.lock_id),
-                ttl_ms: ttl.as_millis(),
-            };
-            let mut each = Vec::new();
-            for key in keys_of(claim) {
-                each.push((self.recorder.start(key.as_str(), call)?, key));
-            }
-            running.push(each);
-        }
+        let sent = Sent::acquire(&self.recorder, &request, self.is_spread)?;
         let answer = operation::run::<AcquireOutcome>(
             &self.backend,
             Operation::Acquire(request),
@@ -143,32 +132,7 @@ impl Loop {
                 return Err("a set was granted at more than one instant".into());
             }
         }
-        let is_granted = matches!(answer, Ok(AcquireOutcome::Acquired(_)));
-        // Some of it may have been granted, and was freed before the answer was given.
-        let undone = (self.is_spread && !is_granted).then_some(Outcome::Undone);
-        let mut granted = Vec::new();
-        for (at, each) in running.into_iter().enumerate() {
-            for (running, key) in each {
-                let outcome = match &answer {
-                    Ok(AcquireOutcome::Acquired(grants)) => {
-                        let is_it = in_range(&claims[at], grants[at].slot) == key.slot_number();
-                        if is_it {
-                            granted.push((key, grants[at].clone()));
-                        }
-                        is_it.then(|| acquired(&grants[at]))
-                    }
-                    // All slots were held if a first one was wanted; with more, one may have been free.
-                    Ok(AcquireOutcome::Locked { claim, .. })
-                        if *claim == at && !takes_more(&claims, at) =>
-                    {
-                        Some(Outcome::Locked)
-                    }
-                    Ok(_) => None,
-                    Err(error) => super::after_error(error),
-                };
-                self.end(running, &answer, outcome.or(undone))?;
-            }
-        }
+        self.end_all(sent.acquired(&claims, answer.as_ref()), &answer)?;
         if matches!(&answer, Err(error) if error.kind() == ErrorKind::Aborted) {
             let now = Instant::now();
             for claim in &claims {
@@ -177,19 +141,18 @@ impl Loop {
                 self.cancelled.extend(known);
             }
         }
-        Ok((!granted.is_empty()).then_some(granted))
+        Ok(match answer {
+            Ok(AcquireOutcome::Acquired(grants)) => Some(with_keys(&claims, grants)),
+            _ => None,
+        })
     }
 
-    async fn extend_together(&mut self, granted: &Granted) -> Result<(), Failed> {
-        let ttl = self.ttl()?;
-        let mut running = Vec::new();
-        for (key, grant) in granted {
-            let call = Call::Extend {
-                lock: number(&grant.lock_id),
-                ttl_ms: ttl.as_millis(),
-            };
-            running.push(self.recorder.start(key.as_str(), call)?);
-        }
+    pub(super) async fn extend_together(
+        &mut self,
+        granted: &Locks,
+        ttl: Ttl,
+    ) -> Result<(), Failed> {
+        let sent = Sent::of_locks(&self.recorder, locks(granted), Some(ttl), self.is_spread)?;
         let answer = operation::run::<ExtendOutcome>(
             &self.backend,
             Operation::Extend(Extension::new(ids(granted), ttl)),
@@ -197,33 +160,11 @@ impl Loop {
             pending(),
         )
         .await;
-        for (at, running) in running.into_iter().enumerate() {
-            let outcome = match &answer {
-                Ok(ExtendOutcome::Extended { expires_at_ms }) => Some(match self.is_spread {
-                    false => Outcome::Extended {
-                        expires_at_ms: *expires_at_ms,
-                    },
-                    true => Outcome::ExtendedTogether {
-                        earliest_ms: *expires_at_ms,
-                    },
-                }),
-                Ok(ExtendOutcome::Absent { lock, absence }) if *lock == at => {
-                    Some(absent(*absence))
-                }
-                Ok(ExtendOutcome::Absent { .. }) => self.is_spread.then_some(Outcome::Unknown),
-                Err(error) => super::after_error(error),
-            };
-            self.end(running, &answer, outcome)?;
-        }
-        Ok(())
+        Ok(self.end_all(sent.extended(answer.as_ref()), &answer)?)
     }
 
-    async fn release_together(&mut self, granted: &Granted) -> io::Result<()> {
-        let mut running = Vec::new();
-        for (key, grant) in granted {
-            let lock = number(&grant.lock_id);
-            running.push(self.recorder.start(key.as_str(), Call::Release { lock })?);
-        }
+    pub(super) async fn release_together(&mut self, granted: &Locks) -> io::Result<()> {
+        let sent = Sent::of_locks(&self.recorder, locks(granted), None, self.is_spread)?;
         let answer = operation::run::<Batch<ReleaseOutcome>>(
             &self.backend,
             Operation::Release(ids(granted).into()),
@@ -231,39 +172,31 @@ impl Loop {
             pending(),
         )
         .await;
-        for (at, running) in running.into_iter().enumerate() {
-            let outcome = outcome(&answer, |outcomes| match outcomes[at] {
-                ReleaseOutcome::Released => Outcome::Released,
-                ReleaseOutcome::Absent(absence) => absent(absence),
-            });
-            self.end(running, &answer, outcome)?;
+        self.end_all(sent.released(answer.as_ref()), &answer)
+    }
+
+    /// Records how the calls of an operation have ended.
+    fn end_all<T>(&mut self, ends: Ends, answer: &Result<T, Error>) -> io::Result<()> {
+        for (running, outcome) in ends {
+            self.end(running, answer, outcome)?;
         }
         Ok(())
     }
 }
 
-/// The slot that was granted. One that there is not stands for one that somebody else may have.
-fn in_range(claim: &Claim, number: Option<u16>) -> Option<u16> {
-    Some((number? - 1) % claim.kind.slots()?.count() + 1)
+/// What was granted, with the keys of the locks.
+pub(super) fn with_keys(claims: &[Claim], grants: Batch<Grant>) -> Locks {
+    let with_key = |(claim, grant)| (granted_key(claim, &grant), grant);
+    claims.iter().zip(grants).map(with_key).collect()
 }
 
-fn keys_of(claim: &Claim) -> Vec<Key> {
-    match claim.kind {
-        ClaimKind::Exclusive => vec![claim.key.clone()],
-        ClaimKind::SlotOf(slots) => {
-            let numbers = 1..=slots.count();
-            numbers.map(|number| claim.key.slot(number)).collect()
-        }
-    }
+fn locks(granted: &Locks) -> impl Iterator<Item = (&[Key], &LockId)> {
+    granted
+        .iter()
+        .map(|(key, grant)| (from_ref(key), &grant.lock_id))
 }
 
-/// Whether that claim is one of several of its key.
-fn takes_more(claims: &[Claim], at: usize) -> bool {
-    let same = |claim: &&Claim| claim.key == claims[at].key;
-    claims.iter().filter(same).count() > 1
-}
-
-fn ids(granted: &Granted) -> Batch<LockId> {
+fn ids(granted: &Locks) -> Batch<LockId> {
     let lock_id = |(_, grant): &(Key, Grant)| grant.lock_id.clone();
     granted.iter().map(lock_id).collect()
 }

@@ -9,7 +9,8 @@ use tokio::join;
 use tokio::task::yield_now;
 use tokio::time::sleep;
 
-use super::{Failed, Found, Loop, number};
+use super::recording::number;
+use super::{Failed, Found, Loop};
 use crate::history::Call;
 use crate::lease::TOLERANCE_MS;
 use crate::record;
