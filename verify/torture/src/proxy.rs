@@ -28,13 +28,20 @@ pub enum Delivery {
     Silent,
     /// Requests arrive. Where an answer comes back, the connection is reset in its place.
     NoReplies,
+    /// Requests arrive. Where an answer comes back, the proxy gives an error of its own in its place, as Redis' are, and hangs up.
+    OwnErrors,
     /// New connections are reset at once.
     Refused,
 }
 
+/// What Envoy says that has lost the server.
+const OWN_ERROR: &[u8] = b"-upstream failure\r\n";
+
 #[derive(Debug, Clone, Copy)]
 struct ProxySettings {
     delivery: Delivery,
+    /// Where new connections lead.
+    port: u16,
     /// Connections with smaller numbers are reset.
     reset_before: u64,
     /// Connections with smaller numbers are silent for ever: one side is gone, and nobody is told.
@@ -65,6 +72,7 @@ impl Proxy {
         let own_port = listener.local_addr()?.port();
         let settings = watch::Sender::new(ProxySettings {
             delivery: Delivery::Normal,
+            port,
             reset_before: 0,
             silent_before: 0,
         });
@@ -79,7 +87,7 @@ impl Proxy {
                     settings: settings.subscribe(),
                     cut: Arc::clone(&cut),
                 };
-                tokio::spawn(one.serve(client, SocketAddr::from((Ipv4Addr::LOCALHOST, port))));
+                tokio::spawn(one.serve(client));
             }
         });
         Ok(Self {
@@ -100,6 +108,12 @@ impl Proxy {
     pub fn set(&self, delivery: Delivery) {
         self.settings
             .send_modify(|settings| settings.delivery = delivery);
+    }
+
+    /// Another server is behind its address from now on: the connections that there are are reset.
+    pub fn move_to(&self, port: u16) {
+        self.settings.send_modify(|settings| settings.port = port);
+        self.reset();
     }
 
     /// Resets all connections that there are.
@@ -149,8 +163,10 @@ struct Connection {
 }
 
 impl Connection {
-    async fn serve(self, client: TcpStream, store: SocketAddr) -> io::Result<()> {
+    async fn serve(self, client: TcpStream) -> io::Result<()> {
         let mut settings = self.settings.clone();
+        let port = settings.borrow().port;
+        let store = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
         let is_refused = self.delivery() == Delivery::Refused;
         let store = match TcpStream::connect(store).await {
             Ok(store) if !is_refused => store,
@@ -195,6 +211,13 @@ impl Connection {
                 Delivery::NoReplies if direction == Direction::From => {
                     self.cut.fetch_add(1, Relaxed);
                     return Ok(());
+                }
+                Delivery::OwnErrors if direction == Direction::From => {
+                    self.cut.fetch_add(1, Relaxed);
+                    to.write_all(OWN_ERROR).await?;
+                    to.shutdown().await?;
+                    // Once the client has read it, it hangs up as well.
+                    return pending().await;
                 }
                 _ => {}
             }

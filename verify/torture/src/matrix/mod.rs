@@ -11,6 +11,7 @@ mod postgres;
 mod processes;
 mod redis;
 mod row;
+mod sentinel;
 mod sqlite;
 mod stage;
 mod verdict;
@@ -21,6 +22,7 @@ pub use verdict::Verdict;
 /// All rows.
 pub fn rows() -> Vec<Row> {
     let mut rows = redis::rows();
+    rows.extend(sentinel::rows());
     rows.extend(cluster::rows());
     rows.extend(postgres::rows());
     rows.extend(sqlite::rows());

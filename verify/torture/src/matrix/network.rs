@@ -78,8 +78,17 @@ fn no_bandwidth<S: Store>(stage: &mut Stage<S>, _: &mut Workers<'_>) -> io::Resu
 
 /// Requests are carried out, and connections are reset in place of the answers.
 fn no_replies<S: Store>(stage: &mut Stage<S>, _: &mut Workers<'_>) -> io::Result<()> {
+    in_place_of_replies(stage, Delivery::NoReplies)
+}
+
+/// Requests are carried out, and a proxy answers for itself.
+pub(super) fn own_errors<S: Store>(stage: &mut Stage<S>, _: &mut Workers<'_>) -> io::Result<()> {
+    in_place_of_replies(stage, Delivery::OwnErrors)
+}
+
+fn in_place_of_replies<S: Store>(stage: &mut Stage<S>, delivery: Delivery) -> io::Result<()> {
     let dropped = stage.proxy()?.dropped_replies();
-    stage.proxy()?.set(Delivery::NoReplies);
+    stage.proxy()?.set(delivery);
     while stage.proxy()?.dropped_replies() == dropped {
         stage.pause(1..5);
     }

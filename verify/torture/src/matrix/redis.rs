@@ -1,4 +1,4 @@
-//! One Redis server, or several behind a Sentinel.
+//! One Redis server.
 
 use std::io;
 use std::time::{Duration, Instant};
@@ -15,13 +15,15 @@ use crate::servers::redis_server::RedisServer;
 use crate::servers::resp::{Answer, Resp};
 use crate::workers::Workers;
 
-const NAME: &str = "redis";
+pub(super) const NAME: &str = "redis";
 
 /// What is on disk before it is answered survives.
 const DURABLE: &[&str] = &["appendonly yes", "appendfsync always"];
 
 pub(crate) struct Redis {
     server: RedisServer,
+    /// The one behind its address next.
+    other: Option<RedisServer>,
     disk: Option<Disk>,
 }
 
@@ -37,7 +39,18 @@ impl Redis {
     fn with(settings: &[&str], clock: Option<&Clock>) -> io::Result<Self> {
         let environment = clock.map(Clock::environment).unwrap_or_default();
         let server = RedisServer::start_at(tempfile::tempdir()?, settings, &environment);
-        Ok(Self { server, disk: None })
+        Ok(Self {
+            server,
+            other: None,
+            disk: None,
+        })
+    }
+
+    fn and_another(clock: Option<&Clock>) -> io::Result<Self> {
+        Ok(Self {
+            other: Some(RedisServer::start()),
+            ..Self::plain(clock)?
+        })
     }
 
     fn on_small_disk(settings: &[&str]) -> io::Result<Self> {
@@ -46,6 +59,7 @@ impl Redis {
         let server = RedisServer::start_at(folder, settings, &[]);
         Ok(Self {
             server,
+            other: None,
             disk: Some(disk),
         })
     }
@@ -89,6 +103,14 @@ pub(crate) fn rows() -> Vec<Row> {
     rows.extend(processes::rows(NAME, Redis::plain, &[]));
     rows.push(processes::files(NAME, Redis::plain));
     rows.extend([
+        act("proxy-error", network::own_errors)
+            .behind_proxy()
+            .seen(DOWN)
+            .into(),
+        Act::new(NAME, "address-moved", Redis::and_another, move_address)
+            .behind_proxy()
+            .seen(DOWN)
+            .into(),
         Act::new(NAME, "kill-server", Redis::durable, kill)
             .seen(DOWN)
             .into(),
@@ -110,16 +132,6 @@ pub(crate) fn rows() -> Vec<Row> {
         Act::new(NAME, "disk-full-fsync-always", Redis::always, fill_disk)
             .seen(DOWN)
             .into(),
-        Act::new(
-            "redis",
-            "sentinel-failover",
-            Watched::start,
-            Watched::fail_over,
-        )
-        .seen(DOWN)
-        .back_within_ms(9_000)
-        .lasts_ms(20_000)
-        .into(),
     ]);
     rows
 }
@@ -152,6 +164,20 @@ fn kill(stage: &mut Stage<Redis>, _: &mut Workers<'_>) -> io::Result<()> {
 fn kill_and_lose(stage: &mut Stage<Redis>, workers: &mut Workers<'_>) -> io::Result<()> {
     let from = now();
     kill(stage, workers)?;
+    stage.has_lost(from);
+    Ok(())
+}
+
+/// Another server is behind its address, which knows nothing.
+fn move_address(stage: &mut Stage<Redis>, _: &mut Workers<'_>) -> io::Result<()> {
+    let from = now();
+    let store = &mut stage.store;
+    if let Some(other) = &mut store.other {
+        other.connect().call(&["FLUSHALL"]);
+        std::mem::swap(&mut store.server, other);
+    }
+    let port = store.server.port();
+    stage.proxy()?.move_to(port);
     stage.has_lost(from);
     Ok(())
 }
@@ -224,135 +250,6 @@ fn fill_disk(stage: &mut Stage<Redis>, _: &mut Workers<'_>) -> io::Result<()> {
         stage.store.server.restart();
     }
     Ok(())
-}
-
-/// Two servers, one of which is the primary, and a Sentinel.
-struct Watched {
-    servers: Vec<RedisServer>,
-    sentinel: RedisServer,
-    /// Sentinel's number of the last failover that was wanted.
-    epoch: String,
-}
-
-/// Under full load a primary may not answer for a second. A failover that nobody wanted would lose something at any time.
-const PATIENT: &str = "sentinel down-after-milliseconds main 3000";
-
-impl Watched {
-    fn start(_: Option<&Clock>) -> io::Result<Self> {
-        let primary = RedisServer::start_with(&["repl-diskless-sync-delay 0"]);
-        let follows = format!("replicaof 127.0.0.1 {}", primary.port());
-        let replica = RedisServer::start_with(&[&follows, "repl-diskless-sync-delay 0"]);
-        let sentinel = RedisServer::start_sentinel(&primary, &[PATIENT]);
-        let mut watched = Self {
-            servers: vec![primary, replica],
-            sentinel,
-            epoch: String::new(),
-        };
-        watched.until_replicated()?;
-        watched.epoch = watched.current_epoch();
-        Ok(watched)
-    }
-
-    fn current_epoch(&self) -> String {
-        let state = self
-            .sentinel
-            .connect()
-            .call(&["SENTINEL", "MASTER", "main"]);
-        let fields = state.list();
-        let name = fields
-            .iter()
-            .position(|field| field.text() == "config-epoch");
-        name.and_then(|name| fields.get(name + 1))
-            .map_or_else(String::new, |epoch| epoch.text().to_owned())
-    }
-
-    fn check_epoch(&self) -> io::Result<()> {
-        if self.current_epoch() == self.epoch {
-            return Ok(());
-        }
-        Err(io::Error::other(
-            "Sentinel has failed over by itself: the machine is too busy for this row",
-        ))
-    }
-
-    fn primary_port(&self) -> u16 {
-        let mut raw = self.sentinel.connect();
-        let at = raw.call(&["SENTINEL", "GET-MASTER-ADDR-BY-NAME", "main"]);
-        at.list()
-            .get(1)
-            .and_then(|port| port.text().parse().ok())
-            .unwrap_or(0)
-    }
-
-    fn until_replicated(&self) -> io::Result<()> {
-        let mut raw = self.sentinel.connect();
-        until("a replica follows", || {
-            let replicas = format!("{:?}", raw.call(&["SENTINEL", "REPLICAS", "main"]));
-            replicas.contains("\"master-link-status\"), Text(\"ok\")")
-                && replicas.contains("\"flags\"), Text(\"slave\")")
-        })
-    }
-
-    /// The primary is killed, or told to step down. What its replica has not received is lost, counters of fences included.
-    fn fail_over(stage: &mut Stage<Self>, _: &mut Workers<'_>) -> io::Result<()> {
-        let watched = &mut stage.store;
-        watched.check_epoch()?;
-        watched.until_replicated()?;
-        let before = watched.primary_port();
-        let primary = watched.servers.iter().position(|one| one.port() == before);
-        let primary = primary.ok_or_else(|| io::Error::other("no primary"))?;
-        let from = now();
-        let is_killed = stage.random.bool();
-        if is_killed {
-            watched.servers[primary].kill();
-        } else {
-            let mut raw = watched.sentinel.connect();
-            let started = raw.call(&["SENTINEL", "FAILOVER", "main"]);
-            if started != Answer::Text("OK".to_owned()) {
-                return Err(io::Error::other(format!("{started:?}")));
-            }
-        }
-        until("another one is the primary", || {
-            watched.primary_port() != before
-        })?;
-        if is_killed {
-            watched.servers[primary].restart();
-        }
-        let port = watched.primary_port();
-        let is_now = watched.servers.iter().find(|one| one.port() == port);
-        let is_now = is_now.ok_or_else(|| io::Error::other("no primary"))?;
-        until("it is one", || role(is_now) == "master")?;
-        // Sentinel makes it follow, after ten seconds, or a minute on a machine that is busy.
-        let was = &watched.servers[primary];
-        until("the former one is none", || role(was) == "slave")?;
-        watched.epoch = watched.current_epoch();
-        stage.has_lost(from);
-        Ok(())
-    }
-}
-
-impl Store for Watched {
-    fn url(&self, _: Option<u16>) -> String {
-        format!("redis+sentinel://127.0.0.1:{}/main", self.sentinel.port())
-    }
-
-    fn left(&mut self) -> io::Result<Vec<String>> {
-        self.check_epoch()?;
-        Ok(self
-            .servers
-            .iter()
-            .flat_map(|one| left(&mut one.connect()))
-            .collect())
-    }
-}
-
-/// What a server is. It ends its connections when that changes.
-fn role(server: &RedisServer) -> String {
-    let role = server.connect().try_call(&["ROLE"]);
-    let role = role
-        .ok()
-        .and_then(|role| Some(role.list().first()?.text().to_owned()));
-    role.unwrap_or_default()
 }
 
 /// Waits for something that takes long.
