@@ -45,6 +45,12 @@ const { withRows } = records as {
 
 const root = join(import.meta.dirname, "../..");
 
+function rustIn(folder: string): string[] {
+  const names = readdirSync(join(root, folder), { encoding: "utf8", recursive: true });
+  const files = names.filter((name) => name.endsWith(".rs"));
+  return files.map((name) => readFileSync(join(root, folder, name), "utf8"));
+}
+
 describe.each(mutations)("$name", ({ edits, store, trouble, breaks, test: named }) => {
   test("finds its texts, each once, and changes them", () => {
     const texts = new Map<string, string>();
@@ -60,10 +66,10 @@ describe.each(mutations)("$name", ({ edits, store, trouble, breaks, test: named 
   test("names a run that there is", () => {
     expect(breaks).toMatch(/\.$/);
     if (named) {
-      const folder = join(root, "crates/syncguard/tests", named.suite);
-      const files = readdirSync(folder).filter((name) => name.endsWith(".rs"));
-      const texts = files.map((name) => readFileSync(join(folder, name), "utf8"));
-      expect(texts.join("\n")).toContain(`async fn ${named.name}(`);
+      const inside = ["crates/syncguard/src/waiting", "verify/simulation"];
+      const folders = named.suite === "lib" ? inside : [`crates/syncguard/tests/${named.suite}`];
+      const texts = folders.flatMap(rustIn);
+      expect(texts.join("\n")).toMatch(new RegExp(`^(async )?fn ${named.name}\\(`, "m"));
       return;
     }
     expect(storeNames).toContain(store);

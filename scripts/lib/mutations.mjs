@@ -1,7 +1,9 @@
 // The library, broken on purpose: each mutation is a defect that somebody could write, and that the check of
 // histories must find. What is not here cannot be seen by any client: docs/reliability/mutations.md.
 
+import { faults } from "./mutations/faults.mjs";
 import { firestore } from "./mutations/firestore.mjs";
+import { gathering } from "./mutations/gathering.mjs";
 import { postgres } from "./mutations/postgres.mjs";
 import { cluster, redis } from "./mutations/redis.mjs";
 import { shared } from "./mutations/shared.mjs";
@@ -14,8 +16,10 @@ export const mutations = [
   ...postgres,
   ...sqlite,
   ...together,
+  ...gathering,
   ...firestore,
   ...shared,
+  ...faults,
 ];
 
 /** `text` with that edit. Its text must occur exactly once. */

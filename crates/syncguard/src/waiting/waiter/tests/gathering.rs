@@ -70,6 +70,37 @@ async fn who_takes_all_slots_is_not_starved_by_those_who_take_one() {
     others.iter().for_each(JoinHandle::abort);
 }
 
+/// Whoever took them in another order could wait for one who waits for it.
+#[tokio::test(start_paused = true)]
+async fn whoever_gathers_takes_what_it_wants_in_one_order_and_a_gate_before_slots() {
+    let slots = || [claims(&["c"]), vec![slot_of(2), slot_of(2)]].concat();
+    for (wanted, order) in [
+        (claims(&["c", "a", "b", "d"]), "a b c d"),
+        (claims(&["d", "b", "c", "a"]), "a b c d"),
+        (slots(), "c s;0 s"),
+    ] {
+        let t = Scene::new();
+        let keys = ["a", "b", "c", "d"];
+        keys.iter().for_each(|name| hold_elsewhere(&t, name));
+        let backend = Arc::clone(&t.backend);
+        let all = tokio::spawn(async move { lock(&backend, wanted, &waits(eager())).await });
+        sleep(S / 2).await;
+        for name in keys {
+            free_elsewhere(&t, name);
+            sleep(S / 100).await;
+        }
+        assert!(all.await.unwrap().is_ok());
+        let asked = t.store.asked.lock().unwrap().clone();
+        let gate = Key::new("s").unwrap().gate();
+        let asked = asked.iter().map(|name| name.replace(gate.as_str(), "s;0"));
+        // Those for all at once are longer.
+        let is_part = |name: &String| name.len() == 1 || name == "s;0";
+        let mut parts: Vec<_> = asked.filter(is_part).collect();
+        parts.dedup();
+        assert_eq!(parts.join(" "), order);
+    }
+}
+
 /// Holds a key as another process would, which ends never.
 fn hold_elsewhere(t: &Scene, name: &str) {
     let id = LockId::generate().unwrap();
