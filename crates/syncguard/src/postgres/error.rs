@@ -17,6 +17,8 @@ use crate::text::error::Error;
 pub struct Failure {
     error: Error,
     state: Option<SqlState>,
+    /// Whether the session had ended before anybody took the statement.
+    is_untaken: bool,
 }
 
 impl Failure {
@@ -37,12 +39,7 @@ impl Failure {
                     )
             }
         };
-        let failure = Self::said(state, words.unwrap_or_default());
-        if proves_rollback(state, is_error) {
-            failure
-        } else {
-            failure.with_unknown_outcome()
-        }
+        Self::said(state, words.unwrap_or_default()).answering(state, is_error)
     }
 
     /// A failure that left nothing behind in the database.
@@ -56,18 +53,43 @@ impl Failure {
             Some(state) => Error::new(kind, format!("{message} (SQLSTATE {})", state.code())),
             None => Error::new(kind, message),
         };
-        Self { error, state }
+        Self {
+            error,
+            state,
+            is_untaken: false,
+        }
     }
 
     /// An error that was reported with these words.
     fn said(state: &str, words: &str) -> Self {
-        let failure = Self::new(Fault::State(meant(state, words)));
+        let failure = Self {
+            is_untaken: is_about_idleness(state, words),
+            ..Self::new(Fault::State(meant(state, words)))
+        };
         if words.is_empty() || !WORDED.contains(&class(state)) {
             return failure;
         }
         let (kind, message) = classify(Fault::State(meant(state, words)));
         let error = Error::new(kind, format!("{message} (SQLSTATE {state}: {words})"));
         Self { error, ..failure }
+    }
+
+    /// The same failure, for a statement that was answered with this state, as an `ERROR` or as worse.
+    fn answering(self, state: &str, is_error: bool) -> Self {
+        match self.is_untaken || proves_rollback(state, is_error) {
+            true => self,
+            false => self.with_unknown_outcome(),
+        }
+    }
+
+    /// The same failure of a session, for a statement of which nothing was written before.
+    pub(super) fn before_statement(self) -> Self {
+        let error = Error::new(self.error.kind(), self.error.message());
+        Self {
+            error,
+            is_untaken: true,
+            ..self
+        }
     }
 
     /// The same failure, for a statement that was sent and may have been committed.
@@ -115,7 +137,11 @@ impl Failure {
 
     /// A failure with this error, unchanged.
     pub fn other(error: Error) -> Self {
-        Self { error, state: None }
+        Self {
+            error,
+            state: None,
+            is_untaken: false,
+        }
     }
 
     /// The same failure, and what another host has failed with.
@@ -141,9 +167,9 @@ impl Failure {
         &self.error
     }
 
-    /// Whether the server reported an error that left nothing behind.
+    /// Whether the server reported an error that left nothing behind, or nobody took the statement.
     pub fn is_refusal(&self) -> bool {
-        self.state.is_some() && !self.error.is_outcome_unknown()
+        self.is_untaken || self.state.is_some() && !self.error.is_outcome_unknown()
     }
 
     /// Whether the statement was refused perhaps only because it wakes those who wait: for lack of the right to the
@@ -168,19 +194,20 @@ impl Failure {
             || self.class().is_some_and(|class| !others.contains(&class))
     }
 
-    /// Whether the transaction was rolled back for a reason that another try may not meet:
-    /// a serialization failure or a deadlock, or a prepared statement that a pooler mislaid.
+    /// Whether nothing was done for a reason that another try may not meet: a serialization failure or a deadlock, a prepared
+    /// statement that a pooler mislaid, or a session that had ended before.
     pub fn is_rolled_back_by_chance(&self) -> bool {
-        !self.error.is_outcome_unknown()
-            && matches!(
-                self.state(),
-                Some(
-                    &(SqlState::T_R_SERIALIZATION_FAILURE
-                        | SqlState::T_R_DEADLOCK_DETECTED
-                        | SqlState::UNDEFINED_PSTATEMENT
-                        | SqlState::DUPLICATE_PSTATEMENT)
+        self.is_untaken
+            || !self.error.is_outcome_unknown()
+                && matches!(
+                    self.state(),
+                    Some(
+                        &(SqlState::T_R_SERIALIZATION_FAILURE
+                            | SqlState::T_R_DEADLOCK_DETECTED
+                            | SqlState::UNDEFINED_PSTATEMENT
+                            | SqlState::DUPLICATE_PSTATEMENT)
+                    )
                 )
-            )
     }
 }
 
@@ -231,6 +258,12 @@ impl Failure {
         severity.is_some_and(|severity| severity != Some(Severity::Error))
     }
 
+    /// Whether the session was ended with `error` because it was not used, which says nothing of others.
+    pub(super) fn is_of_idleness(error: &tokio_postgres::Error) -> bool {
+        let said = error.as_db_error();
+        said.is_some_and(|said| is_about_idleness(said.code().code(), said.message()))
+    }
+
     /// Whether the session may serve another statement after `error`.
     pub fn leaves_session_usable(error: &tokio_postgres::Error) -> bool {
         error.as_db_error().is_some_and(|db| {
@@ -251,11 +284,7 @@ impl Failure {
 pub(super) fn failure(error: &tokio_postgres::Error, end: Option<SessionEnd>) -> Failure {
     if let Some((failure, severity)) = reported(error) {
         let state = error.code().map_or("", SqlState::code);
-        return if proves_rollback(state, severity == Some(Severity::Error)) {
-            failure
-        } else {
-            failure.with_unknown_outcome()
-        };
+        return failure.answering(state, severity == Some(Severity::Error));
     }
     let fault = match (end, find_io(error)) {
         (Some(SessionEnd::Silent), _) => Fault::Silent,
@@ -308,6 +337,13 @@ fn fault_of_tls(error: &rustls::Error) -> Fault<'static> {
         _ if is_refusal(error) => Fault::Tls,
         _ => Fault::TlsFailed,
     }
+}
+
+/// Whether a session is ended with that because it was not used. So what was sent over it since was taken by nobody, and nothing follows
+/// for other sessions.
+fn is_about_idleness(state: &str, words: &str) -> bool {
+    // The second is PgBouncer's.
+    state == SqlState::IDLE_SESSION_TIMEOUT.code() || words == "client_idle_timeout"
 }
 
 /// The classes of errors about connections, logins and the server itself. Their words quote no values of statements, and poolers say
@@ -369,6 +405,9 @@ mod tests {
             ("40001", Some("FATAL"), true),
             ("08P01", Some("FATAL"), true),
             ("57P01", Some("PANIC"), true),
+            // Said only to whoever has asked for nothing.
+            ("57P05", Some("FATAL"), false),
+            ("57P05", None, false),
             // In the server's language, and from clients that do not give it.
             ("40001", Some("FEHLER"), false),
             ("57014", Some("FEHLER"), true),
@@ -381,9 +420,16 @@ mod tests {
             let found = failure.error().is_outcome_unknown();
             assert_eq!(found, unknown, "{state} {severity:?}");
             assert_eq!(failure.is_refusal(), !unknown);
-            let again = state.starts_with("40") && !unknown;
+            let again = ["40", "57P05"].iter().any(|of| state.starts_with(of)) && !unknown;
             assert_eq!(failure.is_rolled_back_by_chance(), again);
         }
+    }
+
+    #[test]
+    fn a_session_that_a_pooler_has_ended_for_being_idle_took_nothing() {
+        let fatal = |words| Failure::reported("08P01", Some("FATAL"), Some(words));
+        assert!(fatal("client_idle_timeout").is_rolled_back_by_chance());
+        assert!(fatal("query_timeout").error().is_outcome_unknown());
     }
 
     #[test]

@@ -21,6 +21,8 @@ pub(crate) enum Forwarding {
     /// A request arrives, and when the server has carried it out, the client hears what a pooler says
     /// that has lost its server: an error that ends the session, with the fields S, C and M only.
     Deny,
+    /// The next request does not arrive: the client hears an error of these fields, and the connection ends.
+    End(&'static str),
     /// Nothing arrives any more, and nobody is told.
     Silence,
     /// Answers arrive only when another connection asks what the server works on for the second time, and before that is answered.
@@ -148,7 +150,12 @@ async fn requests(
         {
             all.arrived.notified().await;
         }
-        let passes = *fate.borrow() != Forwarding::Silence;
+        let fate = *fate.borrow();
+        // Without the client, the server ends the session.
+        if matches!(fate, Forwarding::End(_)) {
+            return;
+        }
+        let passes = fate != Forwarding::Silence;
         if passes && to.write_all(&buffer[..count]).await.is_err() {
             return;
         }
@@ -171,7 +178,7 @@ async fn replies(
                     return;
                 }
             }
-            Forwarding::Silence => {}
+            Forwarding::Silence | Forwarding::End(_) => {}
             Forwarding::Late => {
                 let is_late = |fate: &Forwarding| *fate == Forwarding::Late;
                 let passes = fate.wait_for(|fate| !is_late(fate)).await.is_ok();
@@ -199,6 +206,10 @@ async fn replies(
                 return;
             }
         }
+    }
+    let last = *fate.borrow();
+    if let Forwarding::End(fields) = last {
+        let _ = to.write_all(&message(b'E', &[fields.as_bytes()])).await;
     }
 }
 

@@ -12,7 +12,7 @@ use crate::mediator::{Forwarding, Mediator};
 use crate::scene::named;
 use crate::stage::{options, own_tables, sessions, until_waiting};
 use crate::support::attempts::Attempts as _;
-use crate::support::locks::{eventually, key, ttl};
+use crate::support::locks::{acquire, eventually, key, ttl};
 use crate::support::pgbouncer::PgBouncer;
 use crate::support::postgres_server::PostgresServer;
 use crate::support::suite::tests;
@@ -23,6 +23,7 @@ tests![
     sessions_that_are_lost_together_lead_to_one_question,
     sessions_that_were_idle_lead_to_none,
     sessions_that_were_idle_at_a_pooler_lead_to_none,
+    statements_that_a_session_does_not_take_any_more_run_on_another,
 ];
 
 /// Heartbeats after a hundred seconds, and a second later.
@@ -233,4 +234,28 @@ async fn sessions_that_were_idle_at_a_pooler_lead_to_none() {
     bouncer.run();
     holder.until_it_works().await;
     holder.was_asked_once(&server).await;
+}
+
+/// The server or the pooler has ended an idle session, and hears of a statement only then.
+async fn statements_that_a_session_does_not_take_any_more_run_on_another() {
+    let tables = own_tables();
+    let server = server_with(&tables).await;
+    let mediator = Mediator::start(server.port()).await;
+    let mut holder = Holder::new(mediator.config(server.tcp()), &tables);
+    holder.hold(10, NEAR, Some(AutoExtend::default())).await;
+    holder.hold(10, NEAR, None).await;
+    for (number, fields) in [
+        "SFATAL\0VFATAL\0C57P05\0Mterminating connection due to idle-session timeout\0\0",
+        "SFATAL\0C08P01\0Mclient_idle_timeout\0\0",
+    ]
+    .iter()
+    .enumerate()
+    {
+        let before = mediator.accepted();
+        mediator.meet(Forwarding::End(fields));
+        let grant = acquire(holder.backend.as_ref(), &format!("after {number}")).await;
+        assert_eq!(mediator.accepted(), before + 1);
+        holder.backend.release(&grant.lock_id).await.unwrap();
+    }
+    assert_eq!(holder.asked(&server.log()), []);
 }

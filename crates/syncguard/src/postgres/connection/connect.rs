@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use tokio::sync::mpsc::UnboundedSender;
+use tokio::time::Instant;
 use tokio_postgres::Client;
 use tokio_postgres::config::ChannelBinding as Binding;
 use tokio_postgres::error::SqlState;
@@ -14,13 +15,13 @@ use tokio_postgres::types::{ToSql, Type};
 
 use super::arrivals::Arrivals;
 use super::era::{ERA, Era};
-use super::losses::Losses;
 use super::primaries::Primaries;
 use super::session::{self, Session, Silences};
 use super::stream::SessionStream;
 use super::tls;
 use crate::network::dial::Refusal;
 use crate::network::loaded::Reloaded;
+use crate::network::losses::Losses;
 use crate::postgres::config::{
     ChannelBinding, DEFAULT_PORT, Host, PostgresConfig, SessionAttrs, SslMode, check_login,
 };
@@ -311,16 +312,20 @@ impl Connector {
         let arrivals = Arc::new(Arrivals::new());
         let stream = self.stream(host, Arc::clone(&arrivals)).await?;
         let refused = |error| failure_to_connect(error, host, arrivals.end());
-        let (client, connection) = settings.connect_raw(stream, tls).await.map_err(refused)?;
-        let losses = Arc::clone(&self.losses);
+        let (client, mut connection) = settings.connect_raw(stream, tls).await.map_err(refused)?;
+        let (losses, its) = (Arc::clone(&self.losses), Arc::clone(&arrivals));
         // An error also reaches whoever waits for an answer.
         let driver = match purpose {
-            Purpose::Work => tokio::spawn(async move { losses.ended(connection.await) }),
+            Purpose::Work => tokio::spawn(async move {
+                ended((&mut connection).await, &its, &losses);
+                // Only now does whoever waits for an answer hear that there is none.
+                drop(connection);
+            }),
             Purpose::Look => tokio::spawn(async move { drop(connection.await) }),
             Purpose::Listen(to) => {
-                let (to, arrivals) = (to.clone(), Arc::clone(&arrivals));
+                let to = to.clone();
                 tokio::spawn(async move {
-                    losses.ended(session::drive(connection, to, arrivals).await);
+                    ended(session::drive(connection, to, &its).await, &its, &losses);
                 })
             }
         };
@@ -409,6 +414,16 @@ impl Connector {
             options.push(SESSION.to_owned());
         }
         options.join(" ")
+    }
+}
+
+/// Notes how a session has ended that was not ended from this side.
+fn ended(end: Result<(), tokio_postgres::Error>, arrivals: &Arrivals, losses: &Arc<Losses>) {
+    if let Err(error) = end
+        && !Failure::is_of_idleness(&error)
+        && arrivals.lose()
+    {
+        losses.lost(Instant::now());
     }
 }
 

@@ -4,7 +4,6 @@ pub(super) mod arrivals;
 pub(super) mod connect;
 mod era;
 mod hosts;
-mod losses;
 pub(super) mod pool;
 mod primaries;
 mod promotions;

@@ -96,6 +96,7 @@ impl Pool {
         let connector = &self.sessions.manager().0;
         let session = borrowed.session()?;
         let (arrivals, process) = (Arc::clone(&session.arrivals), session.process);
+        arrivals.ask();
         let answer = query(session, plan);
         let answer = connector.unless_silent(&arrivals, process, answer).await;
         let rows = self.conclude(borrowed, answer)?;
@@ -120,16 +121,29 @@ impl Pool {
                 drop(Object::take(session));
                 Failure::new(Fault::FormerPrimary).with_unknown_outcome()
             }
-            Some(Ok(answer)) => return Ok(answer),
+            Some(Ok(answer)) => {
+                connector.let_be(&session);
+                return Ok(answer);
+            }
+            Some(Err(error)) if Failure::leaves_session_usable(&error) => {
+                connector.let_be(&session);
+                failure(&error, session.arrivals.end())
+            }
             Some(Err(error)) => {
-                let failure = failure(&error, session.arrivals.end());
-                if !Failure::leaves_session_usable(&error) {
-                    if Failure::ends_session(&error) {
-                        // What reads the session may hear from this side first that it is over.
-                        connector.losses().lost(session.arrivals.last());
-                    }
-                    drop(Object::take(session));
+                let (arrivals, asked) = (&session.arrivals, session.arrivals.asked());
+                let is_lost = match error.as_db_error() {
+                    Some(_) => Failure::ends_session(&error) && !Failure::is_of_idleness(&error),
+                    None => asked.is_lost,
+                };
+                if is_lost {
+                    connector.losses().lost(arrivals.last());
                 }
+                let failure = failure(&error, arrivals.end());
+                let failure = match asked.is_written {
+                    true => failure,
+                    false => failure.before_statement(),
+                };
+                drop(Object::take(session));
                 failure
             }
             None => {
@@ -197,6 +211,7 @@ impl Transport for Pool {
         let mut borrowed = self.borrow(false, &Sending::default()).await?;
         let connector = &self.sessions.manager().0;
         let session = borrowed.session()?;
+        session.arrivals.ask();
         let answer = session.client.batch_execute(sql);
         let answer = connector
             .unless_silent(&session.arrivals, session.process, answer)
@@ -299,6 +314,7 @@ impl Drop for Checkout {
         let Some(session) = self.session.take() else {
             return;
         };
+        self.connector.let_be(&session);
         let session = Object::take(session);
         match tokio::runtime::Handle::try_current() {
             Ok(runtime) => {
@@ -335,6 +351,15 @@ async fn abandon(session: Session, since: Instant, connector: Arc<Connector>) {
         // Behind a pooler, the statement may only take long.
         if is_own {
             connector.losses().lost(since);
+        }
+    }
+}
+
+impl Connector {
+    /// Nobody waits for an answer of the session any more. Notes that it was lost meanwhile, if it was.
+    fn let_be(&self, session: &Session) {
+        if session.arrivals.answered() {
+            self.losses().lost(session.arrivals.last());
         }
     }
 }

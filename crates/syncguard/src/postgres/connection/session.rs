@@ -79,7 +79,7 @@ impl Silences {
 pub(super) async fn drive<T: AsyncRead + AsyncWrite + Unpin>(
     mut connection: tokio_postgres::Connection<SessionStream, T>,
     channels: UnboundedSender<String>,
-    arrivals: Arc<Arrivals>,
+    arrivals: &Arrivals,
 ) -> Result<(), tokio_postgres::Error> {
     while let Some(message) = poll_fn(|context| connection.poll_message(context)).await {
         if let AsyncMessage::Notification(notification) = message? {

@@ -1,6 +1,8 @@
-//! The byte stream of a session. It limits the size of replies and notes when bytes arrive.
+//! The byte stream of a session. It limits the size of replies, notes when bytes arrive, and begins no statement behind something that
+//! was not read yet.
 
 use std::io;
+use std::mem::MaybeUninit;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -54,6 +56,19 @@ impl SessionStream {
             }
         };
         Ok(Self { socket, arrivals })
+    }
+}
+
+impl SessionSocket {
+    /// Whether something has come, or the end: the runtime may know of it only later.
+    fn has_something(&self) -> bool {
+        let socket = match self {
+            Self::Tcp(stream) => SockRef::from(stream),
+            #[cfg(unix)]
+            Self::Unix(stream) => SockRef::from(stream),
+        };
+        let peeked = socket.peek(&mut [MaybeUninit::uninit()]);
+        !peeked.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)
     }
 }
 
@@ -116,12 +131,20 @@ impl AsyncWrite for SessionStream {
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
+        if self.arrivals.is_to_begin() && self.socket.has_something() {
+            // Whatever reads this comes here again, unless it was the end.
+            return Poll::Pending;
+        }
         self.arrivals.expect_reply();
-        match &mut self.socket {
+        let polled = match &mut self.socket {
             SessionSocket::Tcp(stream) => Pin::new(stream).poll_write(context, bytes),
             #[cfg(unix)]
             SessionSocket::Unix(stream) => Pin::new(stream).poll_write(context, bytes),
+        };
+        if let Poll::Ready(Ok(1..)) = polled {
+            self.arrivals.write();
         }
+        polled
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {

@@ -1,25 +1,21 @@
-//! Sessions that were lost, and who is told once there is another one.
+//! Connections that were lost, and who is told once there is another one.
 
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep_until};
-use tokio_postgres::error::SqlState;
 
+use super::switches::{SwitchListener, Switches};
 use crate::mutex::lock;
-use crate::network::switches::{SwitchListener, Switches};
 
-/// All are told at most so often: a server that ends each session is not to be asked after everything each time.
+/// All are told at most so often: a server that ends each connection is not to be asked after everything each time.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// What PgBouncer says to clients that were idle for longer than it allows.
-const IDLE_WORDS: &str = "client_idle_timeout";
-
-/// Sessions that were lost: ended by the server or by something on the way, or silent. Once there is another session, another
-/// server may be behind the address, or the same one without what it had. Then all that is held is asked after, once for all
-/// sessions that were lost together.
+/// Connections that were lost: ended by the server or by something on the way, or silent. Once there is another one,
+/// another server may be behind the address, or the same one without what it had. Then all that is held is asked after, once for
+/// all that were lost together.
 #[derive(Default)]
-pub(in crate::postgres) struct Losses {
+pub(crate) struct Losses {
     switches: Switches,
     known: Mutex<Known>,
 }
@@ -43,21 +39,12 @@ impl Known {
 
 impl Losses {
     /// Tells `listener` for as long as it lives.
-    pub(super) fn add(&self, listener: Weak<SwitchListener>) {
+    pub(crate) fn add(&self, listener: Weak<SwitchListener>) {
         self.switches.add(listener);
     }
 
-    /// Notes how a session has ended that was not ended from this side.
-    pub(super) fn ended(self: &Arc<Self>, end: Result<(), tokio_postgres::Error>) {
-        if let Err(error) = end
-            && !was_idle(&error)
-        {
-            self.lost(Instant::now());
-        }
-    }
-
-    /// Notes that a session was lost, nobody knows when after that time.
-    pub(in crate::postgres) fn lost(self: &Arc<Self>, since: Instant) {
+    /// Notes that one was lost, nobody knows when after that time.
+    pub(crate) fn lost(self: &Arc<Self>, since: Instant) {
         {
             let mut known = lock(&self.known);
             known.lost = known.lost.max(Some(since));
@@ -65,8 +52,8 @@ impl Losses {
         self.tell_of_losses();
     }
 
-    /// Notes that there is a new session.
-    pub(super) fn made(self: &Arc<Self>) {
+    /// Notes that there is a new one.
+    pub(crate) fn made(self: &Arc<Self>) {
         lock(&self.known).made = Some(Instant::now());
         self.tell_of_losses();
     }
@@ -87,17 +74,10 @@ impl Losses {
     }
 
     /// Tells all that another server may keep the locks from now on.
-    pub(super) fn tell(&self) {
+    pub(crate) fn tell(&self) {
         lock(&self.known).told = Some(Instant::now());
         self.switches.tell();
     }
-}
-
-/// Whether the session was ended because it was not used, which says nothing of others.
-fn was_idle(error: &tokio_postgres::Error) -> bool {
-    error.as_db_error().is_some_and(|error| {
-        *error.code() == SqlState::IDLE_SESSION_TIMEOUT || error.message() == IDLE_WORDS
-    })
 }
 
 #[cfg(test)]
@@ -138,7 +118,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn sessions_that_are_lost_together_are_told_of_once() {
+    async fn connections_that_are_lost_together_are_told_of_once() {
         let t = Scene::new();
         let begun = Instant::now();
         for _ in 0..10 {
@@ -157,7 +137,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_session_that_is_replaced_before_it_is_found_lost_is_told_of_at_once() {
+    async fn a_connection_that_is_replaced_before_it_is_found_lost_is_told_of_at_once() {
         let t = Scene::new();
         let silent_since = Instant::now();
         sleep(PAUSE).await;
@@ -168,7 +148,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_server_that_ends_every_session_is_not_asked_again_and_again() {
+    async fn a_server_that_ends_every_connection_is_not_asked_again_and_again() {
         let t = Scene::new();
         for _ in 0..100 {
             t.losses.lost(Instant::now());
