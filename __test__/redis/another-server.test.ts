@@ -1,11 +1,18 @@
-/** A server that comes back without what it had: what nobody extends is asked after, too. */
+/** A server that comes back without what it had: all that is held is asked after. */
 
 import { expect, onTestFinished, test } from "vitest";
 import type { BackendLockOptions } from "syncguard";
 import { createRedisBackend } from "syncguard/redis";
 import { startRedis } from "../support/redis";
-import { newKey } from "../support/suite";
+import { type Backend, newKey } from "../support/suite";
 import { until } from "../support/until";
+
+/** Whether the server answers. */
+const works = (backend: Backend): Promise<boolean> =>
+  backend.isLocked({ key: newKey() }).then(
+    () => true,
+    () => false,
+  );
 
 test("holders whose locks nobody extends are told long before these end", async () => {
   const server = await startRedis();
@@ -27,12 +34,7 @@ test("holders whose locks nobody extends are told long before these end", async 
   await server.kill();
   await server.start();
   // Whoever connects again calls for another reason.
-  const works = () =>
-    backend.isLocked({ key: newKey() }).then(
-      () => true,
-      () => false,
-    );
-  await until(works);
+  await until(() => works(backend));
   await until(() => signals[0]!.aborted && signals[1]!.aborted && lost.length === 2);
   for (const signal of signals.slice(0, 2)) {
     expect(signal.reason).toMatchObject({
@@ -42,4 +44,18 @@ test("holders whose locks nobody extends are told long before these end", async 
   }
   expect(signals[2]!.aborted).toBe(false);
   expect(lost).toEqual([single, told]);
+});
+
+test("a lock that extends itself is asked after, whichever connection is the first to be made", async () => {
+  const server = await startRedis();
+  onTestFinished(server.stop);
+  const backend = createRedisBackend(server.url, { onLost: () => undefined });
+  onTestFinished(backend.close);
+  // It was granted over the connection of heartbeats. The next one is due after a hundred seconds.
+  const { signal } = await backend.lock(newKey(), { ttlMs: 300_000, autoExtend: true });
+  await server.kill();
+  await server.start();
+  await until(() => works(backend));
+  await until(() => signal.aborted);
+  expect(signal.reason).toMatchObject({ code: "LockLost" });
 });

@@ -11,12 +11,12 @@ use crate::mutex::lock;
 /// All are told at most so often: a server that ends each connection is not to be asked after everything each time.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// Connections that were lost: ended by the server or by something on the way, or silent. Once there is another one,
+/// Connections to one server that were lost: ended by the server or by something on the way, or silent. Once there is another one,
 /// another server may be behind the address, or the same one without what it had. Then all that is held is asked after, once for
 /// all that were lost together.
 #[derive(Default)]
 pub(crate) struct Losses {
-    switches: Switches,
+    switches: Arc<Switches>,
     known: Mutex<Known>,
 }
 
@@ -38,6 +38,15 @@ impl Known {
 }
 
 impl Losses {
+    /// Those of another server, of which the same are told.
+    #[cfg(feature = "redis")]
+    pub(crate) fn of_another(&self) -> Self {
+        Self {
+            switches: Arc::clone(&self.switches),
+            known: Mutex::default(),
+        }
+    }
+
     /// Tells `listener` for as long as it lives.
     pub(crate) fn add(&self, listener: Weak<SwitchListener>) {
         self.switches.add(listener);

@@ -9,7 +9,7 @@ pub mod event_loop;
 pub(crate) mod keepalive;
 pub(crate) mod loaded;
 pub(crate) mod login;
-#[cfg(feature = "postgres")]
+#[cfg(any(feature = "postgres", feature = "redis"))]
 pub(crate) mod losses;
 pub(crate) mod shared;
 #[cfg(any(feature = "postgres", feature = "redis"))]

@@ -37,8 +37,8 @@ pub(in crate::redis) trait Dial: Send + Sync + 'static {
         pending().await
     }
 
-    /// Called when a lost connection has been made again: another server may be there.
-    fn made_again(&self) {}
+    /// A connection has been made.
+    fn made(&self) {}
 }
 
 /// A connection that was made.
@@ -48,6 +48,8 @@ pub(in crate::redis) trait Connection: Send + Sync + 'static {
     fn reason(&self) -> Option<&Error> {
         None
     }
+    /// It was found not to be open any more.
+    fn lost(&self) {}
     fn close(&self);
 }
 
@@ -66,8 +68,6 @@ struct LinkState<C> {
     connection: Option<Arc<C>>,
     /// When it was made.
     made_at: Instant,
-    /// Whether there ever was a connection.
-    was_made: bool,
     /// Whether a task tries to make one.
     is_dialing: bool,
     is_closed: bool,
@@ -99,7 +99,6 @@ impl<D: Dial> Link<D> {
         let state = LinkState {
             connection: None,
             made_at: now,
-            was_made: false,
             is_dialing: false,
             is_closed: false,
             ended: 0,
@@ -173,8 +172,10 @@ impl<D: Dial> Link<D> {
             }
             false
         });
-        // Only now that the state is unlocked: dropping a connection ends it, and its callers may come back here at once.
-        drop(lost);
+        // Only now that the state is unlocked: this ends the connection, and its callers may come back here at once.
+        if let Some(connection) = lost {
+            connection.lost();
+        }
         if starts {
             tokio::spawn(dial(
                 Arc::clone(&self.dial),
@@ -320,14 +321,14 @@ async fn dial<D: Dial>(dialer: Arc<D>, dialing: Dialing<D::Connection>, sooner: 
             }
         };
         let is_waited_for = state.receiver_count() > 0;
-        let (mut is_over, mut is_made_again, mut unused) = (true, false, None);
+        let (mut is_over, mut is_made, mut unused) = (true, false, None);
         state.send_modify(|state| {
             state.ended += 1;
             match answer {
                 _ if state.is_closed => unused = answer.ok(),
                 Ok(connection) => {
                     state.connection = Some(connection);
-                    is_made_again = std::mem::replace(&mut state.was_made, true);
+                    is_made = true;
                     state.made_at = Instant::now();
                     state.refusal = None;
                 }
@@ -340,8 +341,8 @@ async fn dial<D: Dial>(dialer: Arc<D>, dialing: Dialing<D::Connection>, sooner: 
         if let Some(connection) = unused {
             connection.close();
         }
-        if is_made_again {
-            dialer.made_again();
+        if is_made {
+            dialer.made();
         }
         if is_over {
             return;

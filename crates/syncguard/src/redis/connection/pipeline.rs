@@ -15,6 +15,7 @@ mod silence;
 
 use std::future::poll_fn;
 use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
@@ -26,6 +27,7 @@ use tokio::time::Instant;
 use super::limited::Limited;
 use super::liveness::Liveness;
 use crate::mutex::lock;
+use crate::network::losses::Losses;
 use crate::redis::answer::{Answer, lost};
 use crate::redis::error::{Cause, driver_error, error_text, reply_code, to_error};
 use crate::text::error::Error;
@@ -55,6 +57,8 @@ pub(super) struct Pipeline {
     state: Mutex<Option<PipelineState>>,
     /// Why nothing new is sent, once that is so.
     reason: OnceLock<Error>,
+    /// Whether its loss was noted.
+    is_noted: AtomicBool,
     liveness: Liveness,
     /// How long a sign of life may take.
     patience: Duration,
@@ -107,6 +111,7 @@ impl Pipeline {
         Self {
             state: Mutex::new(Some(state)),
             reason: OnceLock::new(),
+            is_noted: AtomicBool::new(false),
             liveness: Liveness::default(),
             patience,
             login,
@@ -119,6 +124,13 @@ impl Pipeline {
 
     pub(super) fn is_open(&self) -> bool {
         self.lock().as_ref().is_some_and(|state| !state.is_retired)
+    }
+
+    /// Notes that the connection is lost, unless that was noted before.
+    pub(super) fn note_loss(&self, losses: &Arc<Losses>) {
+        if !self.is_noted.swap(true, SeqCst) {
+            losses.lost(Instant::now());
+        }
     }
 
     /// Why nothing new is sent any more, if that is known.

@@ -43,7 +43,12 @@ impl Reading {
 
     async fn on_tokio(self) {
         let reason = self.pipeline.read().await;
-        self.pipeline.end(&reason);
+        self.ends(&reason);
+    }
+
+    fn ends(&self, reason: &Error) {
+        self.pipeline.end(reason);
+        self.pipeline.note_loss(self.target.losses());
         self.target.trouble();
     }
 
@@ -103,13 +108,15 @@ impl Source for LoopPipeline {
     fn turn(&self, readiness: Readiness) -> Interest {
         self.socket.is_ready(readiness);
         let mut reading = lock(&self.reading);
-        let Some(Reading { pipeline, target }) = &*reading else {
+        let Some(reads) = &*reading else {
             return Interest::Nothing;
         };
-        match pipeline.poll_turn(&mut Context::from_waker(&self.waker)) {
+        match reads
+            .pipeline
+            .poll_turn(&mut Context::from_waker(&self.waker))
+        {
             Poll::Ready(reason) => {
-                pipeline.end(&reason);
-                target.trouble();
+                reads.ends(&reason);
                 *reading = None;
                 Interest::Nothing
             }

@@ -144,8 +144,8 @@ impl Dial for Dialer {
         self.target.moved().await
     }
 
-    fn made_again(&self) {
-        self.target.reconnects().tell();
+    fn made(&self) {
+        self.target.losses().made();
     }
 }
 
@@ -329,6 +329,10 @@ impl Connection for ScriptConnection {
 
     fn reason(&self) -> Option<&Error> {
         self.pipeline.reason()
+    }
+
+    fn lost(&self) {
+        self.pipeline.note_loss(self.target.losses());
     }
 
     fn close(&self) {

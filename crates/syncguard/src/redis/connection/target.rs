@@ -13,6 +13,7 @@ use super::sentinel::{Followed, Sentinels};
 use super::session::{late, ready};
 use super::tls::TlsContext;
 use crate::mutex::lock;
+use crate::network::losses::Losses;
 use crate::network::switches::Switches;
 use crate::redis::config::{RedisConfig, RedisServer};
 use crate::redis::error::{Cause, to_error};
@@ -46,8 +47,8 @@ pub(in crate::redis) struct Target {
     doubted_at: Arc<Mutex<Option<Instant>>>,
     /// A stream that is open already, for whoever needs the next one.
     kept: Arc<Mutex<Option<Opened>>>,
-    /// Those who hear that a lost connection has been made again. All targets that were made of this one share them.
-    reconnects: Arc<Switches>,
+    /// The connections to the server that were lost.
+    losses: Arc<Losses>,
 }
 
 impl Target {
@@ -69,7 +70,7 @@ impl Target {
             on_trouble: None,
             doubted_at: Arc::default(),
             kept: Arc::default(),
-            reconnects: Arc::default(),
+            losses: Arc::default(),
         })
     }
 
@@ -77,6 +78,7 @@ impl Target {
     pub(super) fn at(&self, host: &str, port: u16) -> Self {
         let mut other = self.clone();
         other.kept = Arc::default();
+        other.losses = Arc::new(self.losses.of_another());
         other.config.server = RedisServer::Tcp {
             host: host.to_owned(),
             port,
@@ -138,9 +140,10 @@ impl Target {
         Some(self.sentinels.as_ref()?.0.switches())
     }
 
-    /// Those who hear that a lost connection has been made again: another server may be there now, or the same one without its data.
-    pub(in crate::redis) fn reconnects(&self) -> &Switches {
-        &self.reconnects
+    /// The connections to the server that were lost. The first that is made after that may lead to another server, or to the same one
+    /// without its data.
+    pub(in crate::redis) fn losses(&self) -> &Arc<Losses> {
+        &self.losses
     }
 
     /// Gives the kept stream, unless it leads to a former primary, or else opens one.

@@ -108,7 +108,7 @@ impl Transport for ClusterTransport {
 
     fn on_switch(&self, listener: Weak<SwitchListener>) {
         self.routes.switches().add(Weak::clone(&listener));
-        self.routes.reconnects().add(listener);
+        self.routes.losses().add(listener);
     }
 
     fn trouble(&self) -> Option<Error> {

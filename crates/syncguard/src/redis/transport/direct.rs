@@ -85,7 +85,7 @@ impl Transport for DirectTransport {
         if let Some(switches) = self.target.switches() {
             switches.add(Weak::clone(&listener));
         }
-        self.target.reconnects().add(listener);
+        self.target.losses().add(listener);
     }
 
     fn trouble(&self) -> Option<Error> {

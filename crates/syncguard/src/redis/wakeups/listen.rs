@@ -27,6 +27,7 @@ struct Subscriber {
 impl Listen for Subscriptions {
     async fn open(&self) -> Result<Box<dyn Listener>, Error> {
         let stream = self.0.open().await?;
+        self.0.losses().made();
         let (sender, messages) = unbounded_channel();
         Ok(Box::new(Subscriber {
             feed: Feed::start(async { Ok(stream) }, false, move |value| {

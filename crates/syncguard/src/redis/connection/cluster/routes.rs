@@ -16,6 +16,7 @@ use super::topology::{Address, Range, fetch};
 use crate::mutex::lock;
 use crate::network::event_loop::EventLoop;
 use crate::network::event_loop::Lane;
+use crate::network::losses::Losses;
 use crate::network::switches::Switches;
 use crate::race::Race;
 use crate::random;
@@ -205,9 +206,9 @@ impl Routes {
         &self.switches
     }
 
-    /// Who hears that a connection to a node has been made again.
-    pub(in crate::redis) fn reconnects(&self) -> &Switches {
-        self.target.reconnects()
+    /// Those who hear that a connection to a node was made after one was lost.
+    pub(in crate::redis) fn losses(&self) -> &Losses {
+        self.target.losses()
     }
 
     fn translate(&self, (host, port): Address) -> Address {

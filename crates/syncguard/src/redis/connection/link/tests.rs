@@ -9,11 +9,11 @@ use tokio::time::sleep;
 struct Server {
     refuses: Mutex<Option<ErrorKind>>,
     attempts: AtomicUsize,
-    made_again: AtomicUsize,
+    made: AtomicUsize,
 }
 
 #[derive(Default)]
-struct Wire(AtomicBool);
+struct Wire(AtomicBool, AtomicBool);
 
 #[async_trait]
 impl Dial for Arc<Server> {
@@ -28,14 +28,18 @@ impl Dial for Arc<Server> {
         }
     }
 
-    fn made_again(&self) {
-        self.made_again.fetch_add(1, SeqCst);
+    fn made(&self) {
+        self.made.fetch_add(1, SeqCst);
     }
 }
 
 impl Connection for Wire {
     fn is_open(&self) -> bool {
         !self.0.load(SeqCst)
+    }
+
+    fn lost(&self) {
+        self.1.store(true, SeqCst);
     }
 
     fn close(&self) {
@@ -84,10 +88,10 @@ async fn a_caller_that_leaves_does_not_end_the_attempt() {
 async fn a_connection_that_ended_is_made_again() {
     let (server, link) = link();
     let first = link.get().await.unwrap();
-    assert_eq!(server.made_again.load(SeqCst), 0);
     first.close();
     let second = link.get().await.unwrap();
-    assert_eq!(server.made_again.load(SeqCst), 1, "somebody hears of it");
+    assert_eq!(server.made.load(SeqCst), 2, "somebody hears of it");
+    assert!(first.1.load(SeqCst) && !second.1.load(SeqCst));
     assert!(!Arc::ptr_eq(&first, &second));
     assert!(Arc::ptr_eq(&second, &link.current().unwrap()));
 }
