@@ -296,11 +296,18 @@ impl RetryState {
     }
 
     /// Notes what an attempt has shown.
-    pub(super) fn see(&mut self, attempt: FailedAttempt, elapsed_ms: f64) {
+    fn see(&mut self, attempt: FailedAttempt, elapsed_ms: f64) {
+        match attempt {
+            FailedAttempt::Error(kind) if self.is_cut(kind, elapsed_ms) => {}
+            attempt => self.hears(attempt),
+        }
+    }
+
+    /// Notes what the attempt of another has shown.
+    pub(super) fn hears(&mut self, attempt: FailedAttempt) {
         self.last_seen = match attempt {
             FailedAttempt::Locked => LastSeen::Contention,
-            FailedAttempt::Error(kind) if !self.is_cut(kind, elapsed_ms) => LastSeen::Failure,
-            FailedAttempt::Error(_) => self.last_seen,
+            FailedAttempt::Error(_) => LastSeen::Failure,
         };
     }
 

@@ -49,6 +49,15 @@ pub(crate) enum LineRole {
     Behind,
 }
 
+/// What one whose time is over has to do.
+pub(crate) enum LastTurn {
+    Asks,
+    /// To wait until another who asks for the same has ended.
+    Hears,
+    /// Nothing: it is known what the store would say.
+    Knows,
+}
+
 impl Ticket {
     /// One who came with that number, and would ask as `policy` says if it were alone. Claims of the same key stand side by side.
     pub(crate) fn new(
@@ -109,14 +118,29 @@ impl Ticket {
         self.with(Self::leaves_line);
     }
 
-    /// Leaves its place to ask the store, whoever else may: its time is over.
-    pub(crate) fn asks_at_last(&mut self) -> Result<(), Error> {
-        self.with(|ticket, queues| match &queues.refusal {
-            Some(refusal) => Err(refusal.clone()),
-            None => {
-                ticket.begins(queues);
-                Ok(())
+    /// Leaves its place to ask the store, whoever else may, because nobody is to wait any longer, or because its time has been over since
+    /// then. In that case, what another asks serves as well.
+    pub(crate) fn asks_at_last(
+        &mut self,
+        over: Option<Instant>,
+        has_waited: bool,
+    ) -> Result<LastTurn, Error> {
+        let news = self.news();
+        self.with(|ticket, queues| {
+            if let Some(refusal) = &queues.refusal {
+                return Err(refusal.clone());
             }
+            let line = queues.line_or_new(&ticket.wants[ticket.obstacle]);
+            let has_heard = line.heard.is_some();
+            Ok(match over {
+                Some(over) if has_heard && line.known >= over => LastTurn::Knows,
+                Some(_) if line.hears_another(&news) => LastTurn::Hears,
+                Some(_) if has_heard && has_waited => LastTurn::Knows,
+                _ => {
+                    ticket.begins(queues);
+                    LastTurn::Asks
+                }
+            })
         })
     }
 
@@ -136,6 +160,14 @@ impl Ticket {
                 Some(())
             });
             ticket.stands(obstacle, queues);
+        });
+    }
+
+    /// The store was not given the time to answer.
+    pub(crate) fn asked_in_vain(&mut self) {
+        self.with(|ticket, queues| {
+            ticket.ends_asking(queues, |_, _, _| None);
+            ticket.stands(ticket.obstacle, queues);
         });
     }
 
@@ -197,10 +229,14 @@ impl Ticket {
         self.look(|line| line.taken)
     }
 
-    /// How the store has failed for those in its line, and what it has said of the lock that is held.
-    pub(crate) fn last_word(&self) -> (Option<Error>, Option<(Instant, Busy)>) {
-        self.look(|line| Some((line.failure.clone(), line.busy.clone())))
-            .unwrap_or_default()
+    /// Whether the store has answered those in its line, or how it failed.
+    pub(crate) fn heard(&self) -> Option<Result<(), Error>> {
+        self.look(|line| line.heard.clone())
+    }
+
+    /// What the store has said to them of the lock that is held.
+    pub(crate) fn busy(&self) -> Option<(Instant, Busy)> {
+        self.look(|line| line.busy.clone())
     }
 
     /// Whether the store tells at this moment when the lock is freed, and has not failed to lately. Of slots, one message may stand

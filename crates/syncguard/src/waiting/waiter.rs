@@ -23,6 +23,7 @@ use crate::values::lock_id::LockId;
 use crate::values::time::TIME_TOLERANCE_MS;
 use crate::values::ttl::Ttl;
 
+mod ending;
 mod gathered;
 mod gathering;
 mod obstacles;
@@ -175,7 +176,9 @@ impl Waiter {
         if !self.policy.waits() {
             return match self.attempt().await? {
                 AttemptOutcome::Granted(granted) => Ok(granted),
-                AttemptOutcome::NotYet { attempt, .. } => Err(self.give_up(attempt)),
+                AttemptOutcome::NotYet { attempt, .. } => {
+                    Err(self.give_up(attempt, self.elapsed_ms()))
+                }
             };
         }
         let queues = self.backend.work().queues();
@@ -234,11 +237,7 @@ impl Waiter {
             self.obstacles.stood(claim, since);
             match end {
                 PauseEnd::Changed => continue,
-                PauseEnd::Over => {
-                    self.hears_last_word(ticket);
-                    ticket.asks_at_last()?;
-                    return Ok(Turn::Asks { is_hinted: false });
-                }
+                PauseEnd::Over => return self.ends(ticket).await,
                 PauseEnd::Retry if self.relies_on_messages(ticket) => {
                     self.unasked = ticket.free_at();
                     self.decide(FailedAttempt::Locked, false)?;
@@ -297,35 +296,18 @@ impl Waiter {
             && ticket.is_told()
     }
 
-    /// Notes what those in its line know, in case the store does not answer its last question.
-    fn hears_last_word(&mut self, ticket: &Ticket) {
-        let (failure, busy) = ticket.last_word();
-        let attempt = match &failure {
-            Some(error) => Some(FailedAttempt::Error(error.kind())),
-            None => busy.as_ref().map(|_| FailedAttempt::Locked),
-        };
-        let elapsed_ms = self.elapsed_ms();
-        if let Some(attempt) = attempt {
-            self.retry.see(attempt, elapsed_ms);
-            self.failure = failure;
-        }
-        if let Some(said) = busy {
-            let claim = self.request.claims.get(ticket.obstacle());
-            self.obstacles.said(claim, said);
-        }
-    }
-
     /// The error of one whose last attempt this was.
-    fn give_up(&mut self, attempt: FailedAttempt) -> Error {
-        match self.decide(attempt, false) {
-            Err(error) => error,
-            Ok(()) => Error::new(ErrorKind::Internal, "a wait has ended early"),
+    fn give_up(&mut self, attempt: FailedAttempt, elapsed_ms: f64) -> Error {
+        match self.retry.after(attempt, elapsed_ms, 0.0) {
+            NextStep::GiveUp(end) => self.error(end),
+            NextStep::Wait { .. } => Error::new(ErrorKind::Internal, "a wait has ended early"),
         }
     }
 
     /// Asks the store, and lets the others in the queues know how it has answered.
     async fn ask(&mut self, ticket: &mut Ticket) -> Result<AttemptOutcome, Error> {
         let found = self.attempt().await?;
+        let elapsed_ms = self.elapsed_ms();
         let unasked = self.unasked.take();
         match &found {
             AttemptOutcome::Granted(granted) => {
@@ -334,11 +316,16 @@ impl Waiter {
                 }
                 ticket.granted(ends_by(self.request.ttl), &granted.grants);
             }
-            AttemptOutcome::NotYet { obstacle, .. } => match *obstacle {
-                Some((claim, free_at)) => {
+            AttemptOutcome::NotYet { obstacle, attempt } => match (*obstacle, *attempt) {
+                (Some((claim, free_at)), _) => {
                     ticket.refused(claim, self.obstacles.last_said(), free_at);
                 }
-                None => ticket.failed(self.failure.as_ref()),
+                // That its own time was too short says nothing to others.
+                (None, FailedAttempt::Error(kind)) if self.retry.is_cut(kind, elapsed_ms) => {
+                    ticket.asked_in_vain();
+                    self.hears_last_word(ticket);
+                }
+                (None, _) => ticket.failed(self.failure.as_ref()),
             },
         }
         Ok(found)
@@ -414,15 +401,21 @@ impl Waiter {
                 self.retry_at = Instant::now() + Duration::from_secs_f64(delay_ms / 1000.0);
                 Ok(())
             }
-            NextStep::GiveUp(GiveUp::Contention(error)) => Err(match self.obstacles.longest() {
+            NextStep::GiveUp(end) => Err(self.error(end)),
+        }
+    }
+
+    fn error(&mut self, end: GiveUp) -> Error {
+        match end {
+            GiveUp::Contention(error) => match self.obstacles.longest() {
                 Some(busy) => error.with_busy(busy),
                 None => error,
-            }),
-            NextStep::GiveUp(GiveUp::Failed { effort }) => {
+            },
+            GiveUp::Failed { effort } => {
                 let failure = self.failure.take();
                 let failure = failure
                     .unwrap_or_else(|| Error::new(ErrorKind::Internal, "no attempt has failed"));
-                Err(failure.after(&effort))
+                failure.after(&effort)
             }
         }
     }

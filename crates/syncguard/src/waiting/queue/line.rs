@@ -53,10 +53,12 @@ pub(in crate::waiting) struct Line {
     pub(in crate::waiting) taken: Option<Instant>,
     /// When to ask for a slot again, because what the store has told may have been news.
     pub(in crate::waiting) look_again_at: Option<Instant>,
-    /// How the store failed when it was last asked.
-    pub(in crate::waiting) failure: Option<Error>,
+    /// Whether the store has answered when it was last asked of this, or how it failed; `None` before the first time.
+    pub(in crate::waiting) heard: Option<Result<(), Error>>,
     /// What the store has last said of a lock that is held, and when.
     pub(in crate::waiting) busy: Option<(Instant, Busy)>,
+    /// Tells those whose time is over that one who asks has ended.
+    over: Vec<Arc<Notify>>,
 }
 
 /// What is known of what can be had.
@@ -86,8 +88,9 @@ impl Line {
             known: now,
             taken: None,
             look_again_at: None,
-            failure: None,
+            heard: None,
             busy: None,
+            over: Vec::new(),
         }
     }
 
@@ -162,9 +165,23 @@ impl Line {
         was_freed
     }
 
+    /// Whether one whose time is over has to hear what another asks at this moment. Then `news` tells it once that has ended.
+    pub(in crate::waiting) fn hears_another(&mut self, news: &Arc<Notify>) -> bool {
+        let hears = self.asking > 0 && !self.has_room();
+        if hears {
+            self.over.push(Arc::clone(news));
+        }
+        hears
+    }
+
+    fn ends_asking(&mut self) {
+        self.asking -= 1;
+        self.over.drain(..).for_each(|news| news.notify_one());
+    }
+
     /// Notes that one who has asked has learned nothing of this: another may ask in its place.
     pub(in crate::waiting) fn asked_in_vain(&mut self, was_freed: bool) {
-        self.asking -= 1;
+        self.ends_asking();
         match was_freed {
             true => self.free(),
             false => self.rouse(),
@@ -181,7 +198,7 @@ impl Line {
         held: usize,
     ) {
         let now = self.fills(free_at);
-        (self.failure, self.busy) = (None, busy);
+        (self.heard, self.busy) = (Some(Ok(())), busy);
         // Somebody else has got a slot that was just freed, unless this process itself holds all of them.
         let has_rival = match self.wish.slots {
             None => true,
@@ -195,13 +212,13 @@ impl Line {
     /// Notes how the store has failed.
     pub(in crate::waiting) fn failed(&mut self, failure: Option<&Error>) {
         self.fills(None);
-        self.failure = failure.cloned();
+        self.heard = failure.cloned().map(Err);
     }
 
     /// Notes that one who asked leaves nothing for the next, until that time if it is known. Gives the time now.
     fn fills(&mut self, until: Option<Instant>) -> Instant {
         let now = Instant::now();
-        self.asking -= 1;
+        self.ends_asking();
         (self.room, self.known, self.taken) = (Room::Full, now, until);
         self.look_again_at = None;
         now
@@ -209,12 +226,12 @@ impl Line {
 
     /// Notes that one who asked was granted this, until that time.
     pub(in crate::waiting) fn granted(&mut self, end: Instant) {
-        (self.busy, self.failure) = (None, None);
+        (self.heard, self.busy) = (Some(Ok(())), None);
         if self.is_exclusive() {
             let now = self.fills(Some(end));
             self.hand_over.granted(now);
         } else {
-            self.asking -= 1;
+            self.ends_asking();
             if let Room::Unknown { window } = &mut self.room {
                 *window += 1;
             }
