@@ -17,6 +17,9 @@
 //! [channel](syncguard::firestore::Channel) to Firestore, which is also how to write a backend over another client.
 //! Waiters poll, because the store tells these clients of no releases.
 
+// In tests, each assertion counts as a branch.
+#![cfg_attr(not(test), warn(clippy::cognitive_complexity))]
+
 #[cfg(feature = "deadpool-postgres")]
 pub mod deadpool_postgres;
 #[cfg(feature = "firestore-db")]

@@ -28,6 +28,9 @@
 //! # }
 //! ```
 
+// In tests, each assertion counts as a branch.
+#![cfg_attr(not(test), warn(clippy::cognitive_complexity))]
+
 mod acquire;
 mod arguments;
 mod data;
