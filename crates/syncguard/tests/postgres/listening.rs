@@ -199,7 +199,9 @@ async fn polls(t: &Scene) {
     })
     .await;
     t.holder.release(&grant.lock_id).await.unwrap();
-    soon(waiter).await.unwrap().unwrap();
+    let guard = soon(waiter).await.unwrap().unwrap();
+    // Not in the background: the key is asked for again.
+    assert!(guard.release().await.unwrap());
     let sql = "SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'LISTEN%' AND application_name = $1";
     let row = t.client.query_one(sql, &[&t.name]).await.unwrap();
     assert_eq!((row.get::<_, i64>(0), t.marks().await), (0, 0));
