@@ -5,7 +5,7 @@
 import { appendFileSync } from "node:fs";
 import { join } from "node:path";
 import { judge, title } from "./lib/again.mjs";
-import { build, installProjects } from "./lib/build.mjs";
+import { build, install, installProjects } from "./lib/build.mjs";
 import { merged } from "./lib/counts.mjs";
 import { cache } from "./lib/paths.mjs";
 import { needMatrix } from "./lib/matrix.mjs";
@@ -44,6 +44,8 @@ await main(async () => {
 });
 
 async function prepare() {
+  // First: npm empties the folder in which withSources() leaves its note.
+  await install();
   const built = await withSources(async () => {
     await build();
     await installProjects();

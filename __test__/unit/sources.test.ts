@@ -37,7 +37,9 @@ function clones(): () => {
         utimesSync(path, ms / 1000, ms / 1000);
       },
       build: (nowMs) => {
-        ageSources({ folder, paths: [path], table, stamp: join(folder, ".stamp"), nowMs });
+        // Nothing is installed there yet.
+        const stamp = join(folder, "node_modules", ".stamp");
+        ageSources({ folder, paths: [path], table, stamp, nowMs });
         return Math.round(statSync(path).mtimeMs);
       },
     };

@@ -72,6 +72,7 @@ export function ageSources({ folder, paths, table, stamp, nowMs = Date.now() }) 
   mkdirSync(dirname(table), { recursive: true });
   // Before cargo runs: if it fails halfway, what it has built is newer than what it has read.
   writeFileSync(table, JSON.stringify(files));
+  mkdirSync(dirname(stamp), { recursive: true });
   writeFileSync(stamp, "");
 }
 
