@@ -116,6 +116,7 @@ pub(super) struct Executor {
     pub(super) acquisitions: Arc<Groups<Acquisitions>>,
     releases: Arc<Groups<Releases>>,
     extensions: Arc<Groups<Extensions>>,
+    lookups: Arc<Groups<lookup::Lookups>>,
 }
 
 impl Executor {
@@ -175,12 +176,14 @@ impl PostgresBackend {
         let acquisitions = Groups::new(groups(), Acquisitions::new(tables));
         let releases = Groups::new(groups(), Releases::new(tables, options.durable_releases));
         let extensions = Groups::new(groups(), Extensions::new(tables));
+        let lookups = Groups::new(groups(), lookup::Lookups::new(tables));
         Self {
             executor: Borrowed::new(Arc::new(Executor {
                 runner,
                 acquisitions: Arc::new(acquisitions),
                 releases: Arc::new(releases),
                 extensions: Arc::new(extensions),
+                lookups: Arc::new(lookups),
             })),
             operations: Operations::new(&options),
             options,
@@ -358,6 +361,9 @@ impl PostgresBackend {
                 (executor.runner.run(&[], &plan).await?, None)
             }
             Lookup::LockId(lock_id) => {
+                if let Some(found) = executor.lookups.join(|| lock_id.clone()).await? {
+                    return Ok(found);
+                }
                 let plan = self.operations.lookup.plan_by_lock_id(lock_id);
                 (executor.runner.run(&[], &plan).await?, Some(lock_id))
             }

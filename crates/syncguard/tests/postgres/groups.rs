@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use syncguard::postgres::{PostgresBackend, PostgresConfig, PostgresOptions, Tables};
 use syncguard::{
-    Absence, AcquireOutcome, AcquireRequest, Backend, Error, ErrorKind, Grant, Key, LockId,
+    Absence, AcquireOutcome, AcquireRequest, Backend, Error, ErrorKind, Grant, Key, LockId, Lookup,
     ReleaseOutcome,
 };
 use tokio::task::JoinSet;
@@ -29,6 +29,7 @@ tests![
     many_share_a_round_trip,
     a_key_that_many_want_has_one_holder,
     each_release_hears_its_own,
+    many_lookups_share_a_round_trip_and_each_hears_its_own,
     who_must_wait_for_another_writer_delays_nobody,
     a_release_that_must_wait_delays_nobody,
     an_expired_lock_is_taken_over,
@@ -157,7 +158,7 @@ async fn many_share_a_round_trip() {
             assert!(flights.requests <= COUNT / 4, "{flights:?}");
             for (key, grant) in keys.iter().zip(&grants) {
                 assert_eq!(grant.fence.get(), fence);
-                let lookup = syncguard::Lookup::Key(key.clone());
+                let lookup = Lookup::Key(key.clone());
                 let record = beside.lookup(&lookup).await.unwrap().unwrap();
                 assert_eq!(record.lock_id, grant.lock_id);
                 assert_eq!(record.fence, grant.fence);
@@ -264,6 +265,43 @@ pub(crate) async fn all_but_one<T: Send + 'static>(
     other.batch_execute("COMMIT").await.unwrap();
     ended.push(tasks.join_next().await.unwrap().unwrap());
     ended
+}
+
+/// As many locks are asked after when another server may have taken over.
+async fn many_lookups_share_a_round_trip_and_each_hears_its_own() {
+    let (_, tables) = backend(server().unix()).await;
+    let proxy = Proxy::start(server().port()).await;
+    let config = proxy.config(server().tcp());
+    let ours = Arc::new(PostgresBackend::new(config, options(&tables)).unwrap());
+    let keys = names("looked up");
+    let lock_ids = ids(&granted(acquire_all(&ours, &keys).await));
+    let client = server().client().await;
+    let (gone, expired) = (lock_ids[3].as_str(), lock_ids[4].as_str());
+    let delete = format!("DELETE FROM {} WHERE lock_id = $1", tables.locks());
+    client.execute(&delete, &[&gone]).await.unwrap();
+    let expire = format!(
+        "UPDATE {} SET expires_at_ms = 1 WHERE lock_id = $1",
+        tables.locks()
+    );
+    client.execute(&expire, &[&expired]).await.unwrap();
+    let lookups = || {
+        at_once(lock_ids.iter().map(|lock_id| {
+            let (ours, lookup) = (Arc::clone(&ours), Lookup::LockId(lock_id.clone()));
+            async move { ours.lookup(&lookup).await.unwrap() }
+        }))
+    };
+    // The first prepares.
+    lookups().await;
+    proxy.take();
+    let found = lookups().await;
+    let flights = proxy.take();
+    assert!(flights.requests <= COUNT / 4, "{flights:?}");
+    for ((found, lock_id), key) in found.into_iter().zip(&lock_ids).zip(&keys) {
+        let is_held = ![gone, expired].contains(&lock_id.as_str());
+        let expected = is_held.then(|| (lock_id.clone(), key.clone()));
+        assert_eq!(found.map(|lock| (lock.lock_id, lock.key)), expected);
+    }
+    ours.close().await;
 }
 
 async fn who_must_wait_for_another_writer_delays_nobody() {

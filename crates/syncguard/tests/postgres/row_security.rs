@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use syncguard::postgres::{PostgresBackend, PostgresConfig, Tables};
-use syncguard::{Backend, ErrorKind, Fact, LockOptions, Lookup, PageRequest, lock};
+use syncguard::{Backend, ErrorKind, Fact, LockId, LockOptions, Lookup, PageRequest, lock};
 
+use crate::groups::{COUNT, at_once};
 use crate::guards::{commit_guarded, refusal};
 use crate::stage::{backend, options, server};
 use crate::support::attempts::Attempts as _;
@@ -87,6 +88,17 @@ async fn what_is_hidden_is_not_free() {
                 "{error}"
             );
         }
+        // Not from those who ask together either.
+        let poor = Arc::new(poor);
+        let many = (0..COUNT).map(|_| {
+            let (poor, lookup) = (
+                Arc::clone(&poor),
+                Lookup::LockId(LockId::generate().unwrap()),
+            );
+            async move { poor.lookup(&lookup).await.unwrap_err().kind() }
+        });
+        let kinds = at_once(many).await;
+        assert!(kinds.iter().all(|kind| *kind == ErrorKind::AuthFailed));
     }
 }
 

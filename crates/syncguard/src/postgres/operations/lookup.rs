@@ -1,13 +1,18 @@
 //! Reading a lock.
 
+use std::collections::HashMap;
+use std::slice;
+
 use serde_json::Value;
 
 use super::labels;
 use crate::asking::inspection::LockRecord;
+use crate::postgres::group::Grouped;
 use crate::postgres::reply;
 use crate::postgres::statement::{Param, Plan, Row, Statement};
 use crate::postgres::tables::Tables;
 use crate::text::error::Error;
+use crate::values::batch::Batch;
 use crate::values::fence::Fence;
 use crate::values::key::Key;
 use crate::values::lock_id::LockId;
@@ -69,4 +74,59 @@ pub(super) fn record(row: &Value, read_at_ms: i64) -> Option<LockRecord> {
         read_at_ms,
         lock_id,
     })
+}
+
+/// A group of lookups by lock id, as one statement.
+#[derive(Debug)]
+pub(in crate::postgres) struct Lookups(Statement);
+
+impl Lookups {
+    pub(in crate::postgres) fn new(tables: &Tables) -> Self {
+        let sql = include_str!("lookup_group.sql");
+        Self(Statement::new(sql, tables, &["locks", "now_ms"]))
+    }
+}
+
+impl Grouped for Lookups {
+    const IS_URGENT: bool = false;
+
+    type Item = LockId;
+    type Params = String;
+    /// The lock, if it is live.
+    type Reply = Option<LockRecord>;
+    type Outcome = Option<LockRecord>;
+
+    fn lock_ids(lock_id: &LockId) -> &[LockId] {
+        slice::from_ref(lock_id)
+    }
+
+    fn params<'a>(items: impl Iterator<Item = &'a LockId>) -> String {
+        reply::joined(items)
+    }
+
+    fn plan<'a>(&'a self, lock_ids: &'a String) -> Plan<'a> {
+        self.0.bind(vec![Param::Text(lock_ids)])
+    }
+
+    fn replies(row: Option<&Row>) -> Result<HashMap<&str, Self::Reply>, Error> {
+        let Some(locks) = reply::optional(row, 0)? else {
+            return Ok(HashMap::new());
+        };
+        let locks: Vec<(&str, Value)> =
+            serde_json::from_str(locks).map_err(|_| reply::malformed())?;
+        let read_at_ms = reply::number(row, 1)?;
+        let each = locks.into_iter().map(|(lock_id, lock)| {
+            if lock.is_null() {
+                return Ok((lock_id, None));
+            }
+            let record = record(&lock, read_at_ms).ok_or_else(reply::malformed)?;
+            Ok((lock_id, record.is_live().then_some(record)))
+        });
+        each.collect()
+    }
+
+    /// `None` if the row leaves out the lock id.
+    fn outcome(found: Batch<Option<Self::Reply>>) -> Result<Option<Self::Outcome>, Error> {
+        Ok(found.into_iter().next().flatten())
+    }
 }
