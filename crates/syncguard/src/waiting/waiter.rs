@@ -118,7 +118,7 @@ impl Waiter {
         let start = Instant::now();
         Ok(Self {
             backend: Arc::clone(backend),
-            gathering: Gathering::new(&request.claims, start),
+            gathering: Gathering::new(start),
             request,
             policy,
             start,

@@ -4,14 +4,11 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::values::claim::Claim;
-
 /// After so long, and a second refusal, it gathers: at the first, nobody has passed it yet.
 const PATIENCE: Duration = Duration::from_millis(250);
 const REFUSALS: u32 = 2;
-/// For how long it does at first, and who takes several slots of a key, and at most. Each time it is twice as long as before.
-const FIRST_WINDOW: Duration = Duration::from_millis(250);
-const FIRST_WINDOW_FOR_SLOTS: Duration = Duration::from_millis(500);
+/// For how long it does at first, and at most. Each time it is twice as long as before.
+const FIRST_WINDOW: Duration = Duration::from_millis(500);
 const LONGEST_WINDOW: Duration = Duration::from_secs(60);
 /// How many windows long it leaves the others alone after one in vain.
 const RESTS: u32 = 3;
@@ -26,14 +23,10 @@ pub(super) struct Gathering {
 }
 
 impl Gathering {
-    pub(super) fn new(claims: &[Claim], now: Instant) -> Self {
-        let takes = claims.windows(2).any(|pair| pair[0].key == pair[1].key);
+    pub(super) fn new(now: Instant) -> Self {
         Self {
             refusals: 0,
-            window: match takes {
-                true => FIRST_WINDOW_FOR_SLOTS,
-                false => FIRST_WINDOW,
-            },
+            window: FIRST_WINDOW,
             rests_until: now,
         }
     }
