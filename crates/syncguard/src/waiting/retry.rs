@@ -2,6 +2,8 @@
 //!
 //! [`RetryState`] only decides. It has no clock, no random numbers and no timer: the loop that waits passes them in.
 
+use std::time::Duration;
+
 use crate::text::error::{Error, ErrorKind};
 
 /// The longest wait that every timer supports, in milliseconds: 2³¹ - 1.
@@ -186,6 +188,9 @@ pub(crate) enum GiveUp {
     },
 }
 
+/// How long a wait may go on past its time, for one last answer.
+pub(crate) const GRACE: Duration = Duration::from_millis(100);
+
 /// How far the waiting for one lock has come: at most `max_retries` retries within `timeout_ms`.
 ///
 /// The first attempt is made at once. After each attempt that gave no lock, [`after`](Self::after) says
@@ -197,6 +202,9 @@ pub(crate) struct RetryState {
     retries: u32,
     /// When the current attempt reaches its own time limit, in milliseconds after the start.
     attempt_ends_ms: f64,
+    /// How long an attempt may take that begins when the time of the wait is nearly over, or is over: as long as a nearby store
+    /// needs to answer.
+    grace_ms: f64,
     /// When the next retry is due, in milliseconds after the start.
     retry_at_ms: f64,
     last_seen: LastSeen,
@@ -221,6 +229,7 @@ impl RetryState {
             policy,
             retries: 0,
             attempt_ends_ms: 0.0,
+            grace_ms: GRACE.as_secs_f64() * 1000.0,
             retry_at_ms: 0.0,
             last_seen: LastSeen::Nothing,
         };
@@ -312,10 +321,9 @@ impl RetryState {
     }
 
     /// How long the next attempt may take, `elapsed_ms` after the start: the time left, and never
-    /// less than a nearby store needs to answer.
+    /// less than the grace.
     pub(crate) fn attempt_timeout_ms(&mut self, elapsed_ms: f64) -> f64 {
-        const SHORTEST_MS: f64 = 100.0;
-        let limit_ms = (self.policy.timeout_ms - elapsed_ms).max(SHORTEST_MS);
+        let limit_ms = (self.policy.timeout_ms - elapsed_ms).max(self.grace_ms);
         self.attempt_ends_ms = elapsed_ms + limit_ms;
         limit_ms
     }
@@ -326,6 +334,11 @@ impl RetryState {
     pub(crate) fn is_cut(&self, kind: ErrorKind, elapsed_ms: f64) -> bool {
         // Timers may fire a fraction of a millisecond early, and clocks in JavaScript show whole ones.
         kind == ErrorKind::NetworkTimeout && elapsed_ms + 1.0 >= self.attempt_ends_ms
+    }
+
+    /// Takes time from the grace, because one has waited so long past its time for the answer that another gets.
+    pub(crate) fn spend_grace(&mut self, spent: Duration) {
+        self.grace_ms = GRACE.saturating_sub(spent).as_secs_f64() * 1000.0;
     }
 
     fn effort(&self, elapsed_ms: f64) -> String {

@@ -8,7 +8,7 @@ use tokio::time::Instant;
 
 use super::queue::line::{Line, LineMember, Wish};
 use super::queue::{DOUBT, Queue, Queues, QueuesInner, Want, all_slots};
-use super::retry::{RetryPolicy, Wait};
+use super::retry::{GRACE, RetryPolicy, Wait};
 use super::wakeups::Watch;
 use crate::asking::outcome::Grant;
 use crate::mutex::lock;
@@ -119,11 +119,12 @@ impl Ticket {
     }
 
     /// Leaves its place to ask the store, whoever else may, because nobody is to wait any longer, or because its time has been over since
-    /// then. In that case, what another asks serves as well.
+    /// then. In that case, what another asks serves as well: it may have waited so long for that. With little of the grace left, the
+    /// store is not asked again.
     pub(crate) fn asks_at_last(
         &mut self,
         over: Option<Instant>,
-        has_waited: bool,
+        waited: Option<Duration>,
     ) -> Result<LastTurn, Error> {
         let news = self.news();
         self.with(|ticket, queues| {
@@ -135,7 +136,9 @@ impl Ticket {
             Ok(match over {
                 Some(over) if has_heard && line.known >= over => LastTurn::Knows,
                 Some(_) if line.hears_another(&news) => LastTurn::Hears,
-                Some(_) if has_heard && has_waited => LastTurn::Knows,
+                Some(_) if waited.is_some_and(|waited| has_heard || waited > GRACE / 2) => {
+                    LastTurn::Knows
+                }
                 _ => {
                     ticket.begins(queues);
                     LastTurn::Asks

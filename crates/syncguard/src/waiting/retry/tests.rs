@@ -301,6 +301,7 @@ proptest! {
             },
             retries,
             attempt_ends_ms: 0.0,
+            grace_ms: 100.0,
             retry_at_ms: 0.0,
             last_seen: LastSeen::Nothing,
         };
