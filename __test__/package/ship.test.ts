@@ -39,8 +39,8 @@ afterAll(() => {
 });
 
 /** A folder with nothing in it. */
-function emptyFolder(): string {
-  const { path, remove } = temporaryFolder();
+function emptyFolder(place?: string): string {
+  const { path, remove } = temporaryFolder(place);
   onTestFinished(remove);
   return path;
 }
@@ -174,8 +174,9 @@ export async function GET() {
 `;
 
 test("Next.js has the binary in its standalone folder", { timeout: 600_000 }, async () => {
-  const project = emptyFolder();
-  // Next.js follows no link out of the project.
+  // Next.js follows no link out of the project, and what is on another disk cannot be linked into it. The folder above the tools has
+  // no lock file, by which Next.js would take it for the project's.
+  const project = emptyFolder(join(tool("."), "../.."));
   const linked = await runProgram("cp", ["-al", tool("."), join(project, "node_modules")]);
   expect(linked).toMatchObject({ code: 0 });
   cpSync(join(folder, "node_modules"), join(project, "node_modules"), { recursive: true });

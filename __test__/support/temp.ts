@@ -3,8 +3,8 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 
 /** A new folder, and how to remove it. */
-export function temporaryFolder(): { path: string; remove: () => void } {
-  const path = mkdtempSync(join(tmpdir(), "syncguard-test-"));
+export function temporaryFolder(place = tmpdir()): { path: string; remove: () => void } {
+  const path = mkdtempSync(join(place, "syncguard-test-"));
   return {
     path,
     remove: () => {

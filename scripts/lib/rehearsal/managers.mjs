@@ -1,5 +1,6 @@
 // Package managers: how each installs `syncguard` into an empty folder, and how a program is run there.
 
+import { join } from "node:path";
 import { bin } from "../paths.mjs";
 import { run } from "../run.mjs";
 import { runtime } from "../runtimes.mjs";
@@ -91,7 +92,8 @@ export function asNewcomer([command, ...args], { cwd, home }) {
     // Package managers install nothing that changes a lock file where this is set.
     CI: undefined,
     HOME: home,
-    XDG_CACHE_HOME: undefined,
+    // Yarn 1 looks for its cache in /usr/local/share when root runs it.
+    XDG_CACHE_HOME: join(home, ".cache"),
     XDG_CONFIG_HOME: undefined,
     XDG_DATA_HOME: undefined,
     DENO_NO_UPDATE_CHECK: "1",
