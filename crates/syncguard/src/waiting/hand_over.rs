@@ -1,4 +1,4 @@
-//! Which waiter hears first of a release by this process.
+//! Decides which waiter hears first of a release by this process.
 //!
 //! Where the store tells of releases, all processes hear of one at the same time, and the process that releases has no
 //! advantage. But while no other process seems to want the lock, waiting for that message would be in vain: then the next
@@ -8,17 +8,17 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// For how long a lock may be handed over within this process before all processes have the same chance again.
+/// A lock may be handed over within this process for so long before all processes have the same chance again.
 const LONGEST: Duration = Duration::from_millis(250);
-/// For how long another process that had the lock is taken for one that wants it again.
+/// Another process that had the lock is taken for so long for one that wants it again.
 const RIVALRY: Duration = Duration::from_secs(1);
-/// How late the message of a release may come that the next holder did not wait for.
+/// A release's message may come so long after the next holder has got the lock without waiting for it.
 pub(crate) const LATE_MESSAGE: Duration = Duration::from_millis(10);
 
-/// What is known of the holders of one lock, for as long as somebody in this process waits for it.
+/// Keeps what is known of the holders of one lock, for as long as somebody in this process waits for it.
 #[derive(Default)]
 pub(super) struct HandOver {
-    /// Since when somebody who stood in the queue has the lock.
+    /// When somebody who stood in the queue got the lock, if he still has it.
     held_since: Option<Instant>,
     /// Whether the last release went to the next waiter of this process.
     is_handed_over: bool,
@@ -31,19 +31,20 @@ pub(super) struct HandOver {
 }
 
 impl HandOver {
-    /// Somebody who stood in the queue has got the lock.
+    /// Notes that somebody who stood in the queue has got the lock.
     pub(super) fn granted(&mut self, now: Instant) {
         self.held_since = Some(now);
     }
 
-    /// Somebody holds the lock: another process, if it is nobody who stood in the queue.
+    /// Notes that somebody holds the lock. It is another process, if it is nobody who stood in the queue.
     pub(super) fn found_held(&mut self, now: Instant) {
         if self.held_since.is_none() {
             self.rivals_until = Some(now + RIVALRY);
         }
     }
 
-    /// This process releases the lock, on a store that tells of it. Whether the next waiter is to ask without waiting for that.
+    /// Notes that this process releases the lock, on a store that tells of it. Gives whether the next waiter is to ask without waiting
+    /// for that message.
     pub(super) fn releases(&mut self, now: Instant) -> bool {
         let has_rivals = self.rivals_until.is_some_and(|until| now < until);
         let was_open = self.opened.is_some_and(|opened| now - opened < LONGEST);
@@ -54,14 +55,14 @@ impl HandOver {
         self.is_handed_over
     }
 
-    /// A slot was handed over, and the store tells of its release.
+    /// Notes that a slot was handed over, and that the store tells of its release.
     pub(super) fn slot_handed_over(&mut self, now: Instant) {
         self.forget_late_messages(now);
         self.late_messages += 1;
         self.late_until = Some(now + LATE_MESSAGE);
     }
 
-    /// How many of so many messages that come now tell of other slots than those that were handed over.
+    /// Gives how many of so many messages that come now tell of other slots than those that were handed over.
     pub(super) fn news_of_slots(&mut self, messages: u64, now: Instant) -> u64 {
         self.forget_late_messages(now);
         let late = messages.min(self.late_messages);
@@ -75,7 +76,7 @@ impl HandOver {
         }
     }
 
-    /// The lock is not held any more by anybody who stood in the queue.
+    /// Notes that nobody who stood in the queue holds the lock any more.
     pub(super) fn freed(&mut self) {
         self.held_since = None;
     }
@@ -93,7 +94,7 @@ mod tests {
 
     const MS: Duration = Duration::from_millis(1);
 
-    /// The next waiter gets the lock when the one before has released it. Whether it was handed over.
+    /// Lets the next waiter get the lock when the one before has released it. Gives whether it was handed over.
     fn goes_on(hand_over: &mut HandOver, now: Instant) -> bool {
         hand_over.freed();
         let is_handed_over = hand_over.releases(now);

@@ -1,4 +1,4 @@
-//! When to try again: the rules for waiting on a lock.
+//! Decides when to try again.
 //!
 //! [`RetryState`] only decides. It has no clock, no random numbers and no timer: the loop that waits passes them in.
 
@@ -32,7 +32,7 @@ pub enum Jitter {
     None,
 }
 
-/// How long and how often to try: the option `acquisition` in JavaScript. Times are in milliseconds.
+/// Says how long and how often to try, as the option `acquisition` does in JavaScript. Times are in milliseconds.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct RetryPolicy {
     /// Attempts after the first; infinity for no limit.
@@ -117,9 +117,9 @@ impl RetryPolicy {
         self.max_retries > 0.0 && self.timeout_ms > 0.0
     }
 
-    /// How long somebody would pause before the next attempt who has waited for `elapsed_ms`, had it asked all the time by
-    /// itself, with `random` from [0, 1) for the jitter: the first of a queue asks at the pace of the most eager who wait
-    /// behind it. Infinity once its retries would be used up.
+    /// Gives the pause before the next attempt of somebody who has waited for `elapsed_ms` and has asked by itself all the time, with
+    /// `random` from [0, 1) for the jitter. It is infinite once the retries would be used up. The first of a queue asks at the pace of
+    /// the most eager of those behind it.
     pub(crate) fn pace_ms(&self, elapsed_ms: f64, random: f64) -> f64 {
         let passed = match elapsed_ms > 0.0 {
             true => elapsed_ms / self.retry_delay_ms,
@@ -133,7 +133,7 @@ impl RetryPolicy {
         if self.max_retries.is_finite() && retries >= self.max_retries {
             return f64::INFINITY;
         }
-        // Saturates, where the delay has long been the longest.
+        // It saturates where the delay has long been the longest.
         self.delay_ms((retries as u32).saturating_add(1), random)
             .max(SHORTEST_PACE_MS)
     }
@@ -188,10 +188,10 @@ pub(crate) enum GiveUp {
     },
 }
 
-/// How long a wait may go on past its time, for one last answer.
+/// A wait may go on for so long past its time, for one last answer.
 pub(crate) const GRACE: Duration = Duration::from_millis(100);
 
-/// How far the waiting for one lock has come: at most `max_retries` retries within `timeout_ms`.
+/// Counts the attempts for one lock: at most `max_retries` retries within `timeout_ms`.
 ///
 /// The first attempt is made at once. After each attempt that gave no lock, [`after`](Self::after) says
 /// whether to wait and for how long. The next attempt follows the wait, or ends it early if something hints
@@ -202,8 +202,7 @@ pub(crate) struct RetryState {
     retries: u32,
     /// When the current attempt reaches its own time limit, in milliseconds after the start.
     attempt_ends_ms: f64,
-    /// How long an attempt may take that begins when the time of the wait is nearly over, or is over: as long as a nearby store
-    /// needs to answer.
+    /// An attempt may take so long, even if the time of the wait is over: a nearby store needs that to answer.
     grace_ms: f64,
     /// When the next retry is due, in milliseconds after the start.
     retry_at_ms: f64,
