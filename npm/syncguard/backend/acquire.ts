@@ -17,6 +17,7 @@ import { type HeartbeatOptions, readAutoExtend } from "../values/auto-extend.js"
 import {
   addTarget,
   BESIDE_KEY,
+  type BesideKey,
   givenKey,
   isBesideKey,
   type LockTarget,
@@ -37,10 +38,9 @@ import type { BackendCapabilities, DecoratedAcquireResult, HeldLock } from "../v
 import { hashKey, logFenceWarning } from "../values/values.js";
 
 const OPTIONS = optionNames("acquire()", [
-  ...namesOf<AcquireArguments>({
+  ...namesOf<Omit<AcquireArguments, keyof BesideKey>>({
     ...LABEL_OPTIONS,
     key: true,
-    slots: true,
     claims: true,
     ttlMs: true,
     signal: true,

@@ -37,7 +37,7 @@ import type {
 } from "../values/types.js";
 
 /** The configuration that `lock()` takes after the callback. */
-export type Config = Omit<LockConfig, "key" | "slots"> & BesideKey & { key: Wanted };
+export type Config = Omit<LockConfig, "key" | keyof BesideKey> & BesideKey & { key: Wanted };
 
 /** The options of both ways to wait for a lock. */
 const BOTH = {
@@ -203,7 +203,7 @@ export function createLockMethod<C extends BackendCapabilities>(
 ): SyncGuardBackend<C>["lock"] {
   const lockMethod = async (
     wanted: Wanted,
-    optionsOrNull?: Omit<BackendLockOptions, "slots"> & BesideKey,
+    optionsOrNull?: Omit<BackendLockOptions, keyof BesideKey> & BesideKey,
   ): Promise<unknown> => {
     const options = optionsOrNull ?? {};
     checkObject(options, "options");

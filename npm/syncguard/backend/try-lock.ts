@@ -33,7 +33,7 @@ const OPTIONS = optionNames("tryLock()", [
 ]);
 
 /** The options as `runTryLock` reads them: `slots` may be any number. */
-type Options = Omit<TryLockOptions, "slots"> & BesideKey;
+type Options = Omit<TryLockOptions, keyof BesideKey> & BesideKey;
 
 /** Asks once for the lock, runs `fn` while it is held, and frees it whatever `fn` did. */
 export async function runTryLock<T, C extends BackendCapabilities>(

@@ -10,7 +10,7 @@ import type { WantedTerms } from "./grant.js";
 import type { Grants } from "./grants.js";
 import type { Lease } from "./lease.js";
 import { UsersLeases } from "./users-leases.js";
-import type { LockTarget } from "../values/claims.js";
+import type { BesideKey, LockTarget } from "../values/claims.js";
 import type {
   AcquireResult,
   AutoExtend,
@@ -31,14 +31,14 @@ import type {
 
 /** The argument of `acquire()`, with a key or with claims. */
 export type AcquireArguments = Readonly<
-  LockLabels & {
-    key: string;
-    slots?: number | undefined;
-    claims?: Claims | undefined;
-    ttlMs: number;
-    signal?: AbortSignal | undefined;
-    autoExtend?: AutoExtend | undefined;
-  }
+  LockLabels &
+    BesideKey & {
+      key: string;
+      claims?: Claims | undefined;
+      ttlMs: number;
+      signal?: AbortSignal | undefined;
+      autoExtend?: AutoExtend | undefined;
+    }
 >;
 /** What only this package itself can ask `acquire()` for. */
 export type Asked = {

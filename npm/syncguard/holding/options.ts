@@ -5,6 +5,7 @@ import { readSignal } from "../native/signal.js";
 import { checkBooleans } from "../options/validation.js";
 import { type DisposalOptions, readLabels, readMinHold, resolveTtl } from "../values/arguments.js";
 import { type HeartbeatOptions, readAutoExtend } from "../values/auto-extend.js";
+import type { BesideKey } from "../values/claims.js";
 import type {
   BackendLockOptions,
   LockConfig,
@@ -15,7 +16,7 @@ import { readDisposal } from "./handle.js";
 import type { AcquireArguments } from "./internals.js";
 
 /** Options that say something else: what to take, how to wait, and for which period. Other functions read them. */
-type ReadElsewhere = "key" | "slots" | "acquisition" | "due" | "allowAhead";
+type ReadElsewhere = "key" | keyof BesideKey | "acquisition" | "due" | "allowAhead";
 
 /** All options of holding. A function that takes only some of them has refused the others before. */
 export type HoldingOptions = Omit<

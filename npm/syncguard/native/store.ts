@@ -230,10 +230,31 @@ function noted<Result extends Acquired | Locked | Text | Failure>(
   return result;
 }
 
+/** What of a key can be asked for: `ClaimKind` of the core. A key and its slots have nothing to do with each other. */
+export type ClaimKind =
+  /** The key itself, for one holder. */
+  | { readonly kind: "exclusive" }
+  /** `take` of so many slots, whichever are free. */
+  | { readonly kind: "slots"; readonly slots: number; readonly take: number };
+
+/** What is asked of one key, checked. */
+export type CheckedClaim = { readonly key: string } & ClaimKind;
+
+/** A claim as the addon takes it. */
+function settingsOf(claim: CheckedClaim): ClaimSettings {
+  const { key } = claim;
+  switch (claim.kind) {
+    case "exclusive":
+      return { key };
+    case "slots":
+      return { key, slots: claim.slots, take: claim.take };
+  }
+}
+
 /** The options of an acquisition beside its key and its TTL. */
 export type AcquireDetails = {
   /** Several keys, or slots, in place of the key. */
-  readonly claims?: ClaimSettings[] | undefined;
+  readonly claims?: readonly CheckedClaim[] | undefined;
   readonly labels?: Readonly<Record<string, string>> | undefined;
   /** The period for which something is to be done. */
   readonly due?: string | undefined;
@@ -249,7 +270,7 @@ function optionsOf(
   const isNothing = claims === undefined && labels === undefined && hold === undefined;
   if (isNothing && due === undefined && wait === undefined) return undefined;
   const options: AcquireOptions = {};
-  if (claims !== undefined) options.claims = claims;
+  if (claims !== undefined) options.claims = claims.map(settingsOf);
   if (labels !== undefined) options.labels = labels;
   if (due !== undefined) options.due = due;
   if (wait !== undefined) options.waiting = wait.policy.numbers;

@@ -4,7 +4,6 @@ import type { LockStore } from "../backend/context.js";
 import { watchSignals } from "../waiting/cancellation.js";
 import { askUntilHeld, type Locked as Polled, type Watch } from "../waiting/polling.js";
 import { LockError, type LockErrorCode } from "../native/errors.js";
-import type { ClaimSettings } from "../native/exports.js";
 import {
   type Absence,
   type Acquired,
@@ -17,7 +16,7 @@ import {
   type Text,
 } from "../native/outcome.js";
 import { parted } from "../values/slots.js";
-import type { AcquireDetails } from "../native/store.js";
+import type { AcquireDetails, CheckedClaim } from "../native/store.js";
 import { FENCE_THRESHOLDS } from "../values/defaults.js";
 import { isOfKind, shownDue, storedDue } from "../values/due.js";
 import { generateLockId, normalizeAndValidateKey } from "../values/values.js";
@@ -32,7 +31,7 @@ type Answer<T> = T | Failure;
 type Granted = Acquired & { readonly ok: true; readonly rows: readonly Row[] };
 type Found = Granted | (Polled & Locked);
 type AskedOfTable = {
-  readonly claims: readonly ClaimSettings[];
+  readonly claims: readonly CheckedClaim[];
   readonly ttlMs: number;
   readonly labels: AcquireDetails["labels"];
   readonly isSet: boolean;
@@ -76,7 +75,7 @@ export class TestStore implements LockStore {
     if (wanted.due !== undefined) {
       return await this.#askDue(key, ttlMs, wanted, storedDue(wanted.due), signal);
     }
-    const claims = wanted.claims ?? [{ key }];
+    const claims = wanted.claims ?? [{ kind: "exclusive", key }];
     const asked = { claims, ttlMs, labels: wanted.labels, isSet: wanted.claims !== undefined };
     if (wait === undefined) return await this.#ask(asked, signal);
     const cancellation = watchSignals(signal, this.#refusal.signal, key);
@@ -128,7 +127,8 @@ export class TestStore implements LockStore {
     signal: AbortSignal | undefined,
   ): Promise<Answer<Found | Text>> {
     const key = normalizeAndValidateKey(rawKey);
-    const asked = { claims: [{ key }], ttlMs, labels, isSet: false };
+    const claims: readonly CheckedClaim[] = [{ kind: "exclusive", key }];
+    const asked = { claims, ttlMs, labels, isSet: false };
     const found = await this.#ask(asked, signal, undefined, () => this.table.doneBefore(key, due));
     if (found instanceof Failure || !("doneAtMs" in found)) return found;
     if (isOfKind(found.due, due)) return textOf(found);

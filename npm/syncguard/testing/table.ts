@@ -6,8 +6,7 @@ import { FENCE_THRESHOLDS, TIME_TOLERANCE_MS } from "../values/defaults.js";
 import { LockError } from "../native/errors.js";
 import type { Watch } from "../waiting/polling.js";
 import type { Absence, MissingLock, RawRecord, StoredLabels } from "../native/outcome.js";
-import type { AcquireDetails } from "../native/store.js";
-import type { ClaimSettings } from "../native/exports.js";
+import type { AcquireDetails, CheckedClaim } from "../native/store.js";
 import { parted, storedKey } from "../values/slots.js";
 import { formatFence, generateLockId, normalizeAndValidateKey } from "../values/values.js";
 
@@ -45,7 +44,7 @@ export class Table {
 
   /** The locks that were granted, all or none, in the order of their keys; or what stands in the way. */
   acquire(
-    claims: readonly ClaimSettings[],
+    claims: readonly CheckedClaim[],
     ttlMs: number,
     labels: AcquireDetails["labels"],
   ): readonly Row[] | Obstacle {
@@ -76,11 +75,8 @@ export class Table {
   }
 
   /** Under which names a claim can be granted, or what stands in the way. */
-  #free({ key, slots, take = 1 }: ClaimSettings): string[] | Omit<Obstacle, "key"> {
-    const names =
-      slots === undefined
-        ? [key]
-        : Array.from({ length: slots }, (_, at) => storedKey({ key, slot: at + 1 }));
+  #free(claim: CheckedClaim): string[] | Omit<Obstacle, "key"> {
+    const { names, take } = placesOf(claim);
     const held = names.flatMap((name) => this.find(name) ?? []);
     if (names.length - held.length < take) {
       held.sort((a, b) => a.expiresAtMs - b.expiresAtMs);
@@ -240,5 +236,18 @@ export class Table {
     }
     this.#fences.set(key, number);
     return fence;
+  }
+}
+
+/** The names of which a claim takes so many. */
+function placesOf(claim: CheckedClaim): { names: string[]; take: number } {
+  const { key } = claim;
+  switch (claim.kind) {
+    case "exclusive":
+      return { names: [key], take: 1 };
+    case "slots": {
+      const slots = Array.from({ length: claim.slots }, (_, at) => at + 1);
+      return { names: slots.map((slot) => storedKey({ key, slot })), take: claim.take };
+    }
   }
 }

@@ -1,22 +1,35 @@
 /** Reads what is asked for: one key, several at once, or slots. */
 
-import type { ClaimSettings } from "../native/exports.js";
 import { constants } from "../native/constants.js";
 import { addContext, LockError } from "../native/errors.js";
+import type { CheckedClaim, ClaimKind } from "../native/store.js";
 import { checkObject, invalid } from "../options/validation.js";
-import { optionNames, refuseUnknown } from "../options/names.js";
+import { namesOf, optionNames, refuseUnknown } from "../options/names.js";
 import type { Claim } from "./types.js";
 import { normalizeAndValidateKey } from "./values.js";
 
 const { maxClaims, maxSlots } = constants;
-const CLAIM_OPTIONS = optionNames("a claim", ["key", "slots", "take"]);
+
+/** What a kind of claim is for whoever asks: TypeScript wants a line for each. */
+const KINDS: Record<
+  ClaimKind["kind"],
+  {
+    /** Whether nobody else can have the key meanwhile. */
+    readonly isExclusive: boolean;
+    /** Whether a key that is there twice is one key. */
+    readonly isOneIfTwice: boolean;
+  }
+> = {
+  exclusive: { isExclusive: true, isOneIfTwice: true },
+  slots: { isExclusive: false, isOneIfTwice: false },
+};
 
 /** What an acquisition is to lock. */
 export type LockTarget = {
   /** The key. For several, the first. */
   readonly key: string;
-  /** The claims, checked. Absent for a single key without slots, which `acquire()` checks. */
-  readonly claims?: ClaimSettings[];
+  /** The claims, checked. Absent for the lock on a single key, which `acquire()` checks. */
+  readonly claims?: readonly CheckedClaim[];
   /** Whether several locks are asked for, and not one lock or one slot. */
   readonly isSet?: boolean;
 };
@@ -25,10 +38,11 @@ export type LockTarget = {
 export type Wanted = string | Claim | readonly (string | Claim)[];
 
 /** What may stand beside a key among the options, in the place of a claim. */
-export type BesideKey = { readonly slots?: number | undefined; readonly take?: number | undefined };
+export type BesideKey = { readonly [Name in Exclude<keyof Claim, "key">]?: Claim[Name] };
 
 /** Their names. */
-export const BESIDE_KEY = ["slots", "take"];
+export const BESIDE_KEY = namesOf<BesideKey>({ slots: true, take: true });
+const CLAIM_OPTIONS = optionNames("a claim", ["key", ...BESIDE_KEY]);
 
 /** Whether some of them are given; `null` counts as not given. */
 export function isBesideKey({ slots, take }: BesideKey): boolean {
@@ -55,13 +69,13 @@ const NOTHING: BesideKey = {};
 function readWanted(wanted: Wanted): LockTarget {
   if (isName(wanted)) return { key: wanted };
   if (!Array.isArray(wanted)) {
+    const { take } = wanted as Claim;
     const claim = readClaim(wanted as Claim);
-    if (claim.slots === undefined) return { key: claim.key };
-    const isSet = claim.take !== undefined;
-    return { key: claim.key, claims: [claim], isSet };
+    if (claim.kind === "exclusive") return { key: claim.key };
+    return { key: claim.key, claims: [claim], isSet: (take ?? undefined) !== undefined };
   }
   /** By their names: a key that is there twice, such as both accounts of a transfer, is one key. */
-  const named = new Map<string, ClaimSettings>();
+  const named = new Map<string, CheckedClaim>();
   let count = 0;
   for (const keyOrClaim of wanted as readonly (string | Claim)[]) {
     const claim = readClaim(isName(keyOrClaim) ? { key: keyOrClaim } : keyOrClaim);
@@ -69,8 +83,8 @@ function readWanted(wanted: Wanted): LockTarget {
     const before = named.get(name);
     if (before === undefined) {
       named.set(name, claim);
-      count += claim.take ?? 1;
-    } else if (before.slots !== undefined || claim.slots !== undefined) {
+      count += claim.kind === "slots" ? claim.take : 1;
+    } else if (before.kind !== claim.kind || !KINDS[claim.kind].isOneIfTwice) {
       throw invalid("keys must not contain a key twice where slots of it are asked for");
     }
   }
@@ -89,25 +103,25 @@ function isName(wanted: unknown): wanted is string {
   return typeof wanted !== "object" || wanted === null || ArrayBuffer.isView(wanted);
 }
 
-function readClaim(claim: Claim): ClaimSettings {
+function readClaim(claim: Claim): CheckedClaim {
   checkObject(claim, "a claim");
   refuseUnknown(claim, CLAIM_OPTIONS);
   const { key } = claim;
-  const [slots, take] = [claim.slots ?? undefined, claim.take ?? undefined];
   normalizeAndValidateKey(key);
-  const settings: ClaimSettings = { key };
+  return { key, ...readKind(claim) };
+}
+
+function readKind(claim: BesideKey): ClaimKind {
+  const [slots, take] = [claim.slots ?? undefined, claim.take ?? undefined];
   if (slots === undefined) {
     if (take !== undefined) throw invalid("take needs slots");
-    return settings;
+    return { kind: "exclusive" };
   }
   checkCount(slots, "slots", maxSlots);
-  settings.slots = slots;
-  if (take !== undefined) {
-    checkCount(take, "take", maxClaims);
-    if (take > slots) throw invalid("take must not be larger than slots");
-    settings.take = take;
-  }
-  return settings;
+  if (take === undefined) return { kind: "slots", slots, take: 1 };
+  checkCount(take, "take", maxClaims);
+  if (take > slots) throw invalid("take must not be larger than slots");
+  return { kind: "slots", slots, take };
 }
 
 function checkCount(count: unknown, name: string, max: number): asserts count is number {
@@ -133,5 +147,5 @@ export function givenKey({ claims }: LockTarget, key: string | undefined): strin
 
 /** The keys that nobody else can lock meanwhile. Those of slots are not among them. */
 export function exclusiveKeys({ key, claims }: LockTarget): readonly string[] {
-  return claims?.flatMap((claim) => (claim.slots === undefined ? [claim.key] : [])) ?? [key];
+  return claims?.flatMap((claim) => (KINDS[claim.kind].isExclusive ? [claim.key] : [])) ?? [key];
 }
