@@ -1,10 +1,10 @@
 /** A store that the addon has opened, with promises in place of numbered operations. */
 
 import { callAddon } from "./addon.js";
+import { type CheckedClaim, settingsOf } from "./claims.js";
 import type {
   AcquireOptions,
   Capabilities,
-  ClaimSettings,
   Completions,
   HoldSettings,
   LockCheck,
@@ -228,27 +228,6 @@ function noted<Result extends Acquired | Locked | Text | Failure>(
   if ("waitStats" in result && result.waitStats !== undefined)
     Object.assign(wait, result.waitStats);
   return result;
-}
-
-/** What of a key can be asked for: `ClaimKind` of the core. A key and its slots have nothing to do with each other. */
-export type ClaimKind =
-  /** The key itself, for one holder. */
-  | { readonly kind: "exclusive" }
-  /** `take` of so many slots, whichever are free. */
-  | { readonly kind: "slots"; readonly slots: number; readonly take: number };
-
-/** What is asked of one key, checked. */
-export type CheckedClaim = { readonly key: string } & ClaimKind;
-
-/** A claim as the addon takes it. */
-function settingsOf(claim: CheckedClaim): ClaimSettings {
-  const { key } = claim;
-  switch (claim.kind) {
-    case "exclusive":
-      return { key };
-    case "slots":
-      return { key, slots: claim.slots, take: claim.take };
-  }
 }
 
 /** The options of an acquisition beside its key and its TTL. */

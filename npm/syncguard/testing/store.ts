@@ -16,7 +16,8 @@ import {
   type Text,
 } from "../native/outcome.js";
 import { parted } from "../values/slots.js";
-import type { AcquireDetails, CheckedClaim } from "../native/store.js";
+import type { CheckedClaim } from "../native/claims.js";
+import type { AcquireDetails } from "../native/store.js";
 import { FENCE_THRESHOLDS } from "../values/defaults.js";
 import { isOfKind, shownDue, storedDue } from "../values/due.js";
 import { generateLockId, normalizeAndValidateKey } from "../values/values.js";

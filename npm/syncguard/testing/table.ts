@@ -6,7 +6,8 @@ import { FENCE_THRESHOLDS, TIME_TOLERANCE_MS } from "../values/defaults.js";
 import { LockError } from "../native/errors.js";
 import type { Watch } from "../waiting/polling.js";
 import type { Absence, MissingLock, RawRecord, StoredLabels } from "../native/outcome.js";
-import type { AcquireDetails, CheckedClaim } from "../native/store.js";
+import type { CheckedClaim } from "../native/claims.js";
+import type { AcquireDetails } from "../native/store.js";
 import { parted, storedKey } from "../values/slots.js";
 import { formatFence, generateLockId, normalizeAndValidateKey } from "../values/values.js";
 

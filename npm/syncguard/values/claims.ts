@@ -1,8 +1,8 @@
 /** Reads what is asked for: one key, several at once, or slots. */
 
+import type { CheckedClaim, ClaimKind } from "../native/claims.js";
 import { constants } from "../native/constants.js";
 import { addContext, LockError } from "../native/errors.js";
-import type { CheckedClaim, ClaimKind } from "../native/store.js";
 import { checkObject, invalid } from "../options/validation.js";
 import { namesOf, optionNames, refuseUnknown } from "../options/names.js";
 import type { Claim } from "./types.js";
