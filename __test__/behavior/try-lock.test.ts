@@ -91,6 +91,7 @@ onEveryStore("a lock that is only tried", (connect) => {
       [[key], "fn"],
       [[key, 5], "fn"],
       [[key, () => 1, 7], "options"],
+      [[key, {}, () => 1], "tryLock(key, fn, options)"],
       [[key, () => 1, { ttlMs: 0 }], "ttlMs"],
       [[key, () => 1, { acquisition: {} }], "acquisition"],
       [[key, () => 1, { throwIfLost: "yes" }], "throwIfLost"],

@@ -1,5 +1,7 @@
-/** One mistake, to see that the compiler looks. Not part of the project that lint and tsc check. */
+/** Mistakes, to see that the compiler looks, and what it says. Not part of the project that lint and tsc check. */
 
 import { createSqliteBackend } from "syncguard/sqlite";
 
-await createSqliteBackend(":memory:").acquire({ key: "k" });
+const backend = createSqliteBackend(":memory:");
+await backend.acquire({ key: "k" });
+await backend.lock("k", { wait: 1_000 });

@@ -55,8 +55,9 @@ test("index.d.ts compiles", () => {
   expect(diagnose("../../index.d.ts")).toEqual([]);
 });
 
-test("a mistake would be seen", () => {
-  const diagnostics = diagnose("./mistake.mts");
-  expect(diagnostics).toHaveLength(1);
-  expect(diagnostics[0]).toMatch(/mistake\.mts:.*ttlMs/s);
+test("a mistake would be seen, and what it is", () => {
+  const [ttl, lock, ...more] = diagnose("./mistake.mts");
+  expect(ttl).toMatch(/mistake\.mts:.*ttlMs/s);
+  expect(lock).toMatch(/'wait' does not exist in type 'BackendLockOptions'/);
+  expect(more).toEqual([]);
 });

@@ -304,6 +304,14 @@ describe("what a backend sees", () => {
     expect((await lockError(lock({} as typeof backend, () => 1, { key: KEY }))).code).toBe(
       "InvalidArgument",
     );
+    const work = () => 1;
+    for (const misplaced of [
+      lock(KEY as never, work as never),
+      lock(KEY as never, { key: KEY } as never, work as never),
+      lock(backend, work, KEY as never),
+    ]) {
+      expect((await lockError(misplaced)).message).toContain("in the last argument");
+    }
     expect(backend.acquired).toEqual([]);
   });
 });

@@ -41,6 +41,7 @@ describe("the arguments", () => {
     for (const [refused, problem] of [
       [backend.once([KEY] as never, { due: 1 }, nothing), "once() takes one key"],
       [backend.once(KEY, undefined as never, nothing), "options must be an object"],
+      [backend.once(KEY, nothing as never, nothing), "once(key, { due }, fn)"],
       [backend.once(KEY, { due: 1 }, undefined as never), "fn must be a function"],
       [backend.once(KEY, { due: 1, ttl: 1 } as never, nothing), "once() has no option ttl"],
       [backend.once(KEY, { due: 1, ttlMs: 0 }, nothing), "ttlMs must be a positive integer"],

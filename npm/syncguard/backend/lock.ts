@@ -1,7 +1,8 @@
 /** Waits for a lock and holds it, while a callback runs or until its holder releases it. */
 
 import { CALLBACK_WAITING, METHOD_WAITING } from "../waiting/policies.js";
-import { checkFunction, checkObject } from "../options/validation.js";
+import type { LockError } from "../native/errors.js";
+import { checkFunction, checkObject, invalid } from "../options/validation.js";
 import { namesOf, optionNames, refuseUnknown, WAITING, warnOfUnknown } from "../options/names.js";
 import { acquireUntilHeld } from "../waiting/waiting.js";
 import { checkBackend, LABEL_OPTIONS } from "../values/arguments.js";
@@ -99,6 +100,7 @@ export async function runLocked<T, C extends BackendCapabilities>(
   config: Config,
 ): Promise<T> {
   checkFunction(fn, "fn");
+  if (typeof config === "string") throw keyElsewhere();
   checkObject(config, "config");
   warnOfUnknown(config, CALLBACK_OPTIONS);
   const target = readTarget(config.key, config);
@@ -110,6 +112,11 @@ export async function runLocked<T, C extends BackendCapabilities>(
   });
   const { signal, throwIfLost } = holding;
   return await runUnder(backend, { lease, handle }, { target, signal, throwIfLost }, fn);
+}
+
+/** The error for a key in the place of a backend or of the configuration. */
+export function keyElsewhere(): LockError {
+  return invalid("lock() takes the key in the last argument, after the function: { key }");
 }
 
 /** What the caller of a function under a lock has asked for. */

@@ -47,6 +47,9 @@ export async function runOnce<T, C extends BackendCapabilities>(
   fn: OnceWork<T, C>,
 ): Promise<OnceResult<T>> {
   if (typeof key !== "string") throw invalid("once() takes one key");
+  if (typeof options === "function") {
+    throw invalid("once() takes the options before the function: once(key, { due }, fn)");
+  }
   checkObject(options, "options");
   refuseUnknown(options, OPTIONS);
   checkFunction(fn, "fn");

@@ -43,6 +43,9 @@ export async function runTryLock<T, C extends BackendCapabilities>(
   tryOptions: Options | undefined,
 ): Promise<TryLockResult<T>> {
   const options = tryOptions ?? {};
+  if (typeof options === "function") {
+    throw invalid("tryLock() takes the function before the options: tryLock(key, fn, options)");
+  }
   checkFunction(fn, "fn");
   checkObject(options, "options");
   refuseUnknown(options, OPTIONS);

@@ -1,5 +1,5 @@
 import { checkBackend } from "../values/arguments.js";
-import { type Config, runLocked, type Work } from "../backend/lock.js";
+import { type Config, keyElsewhere, runLocked, type Work } from "../backend/lock.js";
 import type {
   BackendCapabilities,
   Claim,
@@ -141,6 +141,7 @@ export async function lock<T, C extends BackendCapabilities>(
     const work = first as Work<T, FencingCapabilities>;
     return await runLocked(getDefaultBackend(), work, second as Config);
   }
+  if (typeof first === "string") throw keyElsewhere();
   checkBackend(first);
   return await runLocked(first, second as Work<T, C>, third as Config);
 }

@@ -220,6 +220,8 @@ export type LockMethod<C extends BackendCapabilities = FencingCapabilities> = {
   (claim: SlotClaim, options?: BackendLockOptions): Promise<HeldSlot<C>>;
   /** Several locks, all or nothing. */
   (claims: Claims | Required<Claim>, options?: BackendLockOptions): Promise<HeldLocks<C>>;
+  /** The lock on a key once more: the compiler's errors name the last signature. */
+  (key: string, options?: BackendLockOptions): Promise<HeldLock<C>>;
 };
 
 /** `tryLock()` of a backend of this package. */
