@@ -79,9 +79,23 @@ onEveryStore("who may release", (connect) => {
       expect(status.result).toMatchObject({ locked: true, owner: "worker-2" });
     });
 
+    test("the host and the process of a lock without an owner are no proof", async () => {
+      const backend = open();
+      const { handle } = createAtomicLock(backend);
+      const [key, owner] = [fullKey(newKey()), "web-3:4711"];
+      const held = await backend.lock(key, { owner });
+      const refused = await handle(system(RELEASE, { key, owner }), unreachable);
+      expect(codes(refused)).toEqual(["LOCK_OWNERSHIP_MISMATCH"]);
+      const { result } = await handle(system(STATUS, { key }), unreachable);
+      expect(result).toMatchObject({ locked: true });
+      expect(result).not.toHaveProperty("owner");
+      expect(await held.release()).toEqual({ ok: true });
+    });
+
     test("owners can be any text of 255 bytes", async () => {
       const { handle } = createAtomicLock(open());
-      for (const owner of ["é".repeat(127) + "x", '"; DROP TABLE locks; --', "a\nb\t:{}", "a\0b"]) {
+      const texts = ['"; DROP TABLE locks; --', "a\nb\t:{}", "a\0b", "worker:5", "worker:5:"];
+      for (const owner of ["é".repeat(127) + "x", ...texts]) {
         const key = newKey();
         const kept = await handle(charge({ key, ttl, owner, auto_release: false }), succeed);
         expect(dataOf(kept)).toMatchObject({ acquired: true, owner });

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::data::AcquiredData;
 use super::error::ForrstError;
 use super::options::Options;
+use super::owner::label_of;
 use syncguard::LockGuard;
 use syncguard::{Backend, Owner};
 use syncguard::{Error, ErrorKind};
@@ -66,7 +67,7 @@ pub async fn acquire(backend: &Arc<dyn Backend>, options: Options) -> Result<Hel
     let how = LockOptions {
         ttl: options.ttl,
         retry: options.retry_policy(),
-        owner: Some(owner.clone()),
+        owner: Some(label_of(&owner)?),
         ..LockOptions::default()
     };
     match lock(backend, &options.full_key, &how).await {

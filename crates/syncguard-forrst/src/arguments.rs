@@ -75,19 +75,19 @@ impl ReleaseArguments {
         })
     }
 
-    /// The lock that was found under the key, if the caller may release it. `owner_of` gives the owner that is stored
-    /// with a lock.
+    /// The lock that was found under the key, if the caller may release it. `label_of` gives what is stored as a lock's
+    /// owner.
     ///
     /// # Errors
     /// `LOCK_NOT_FOUND` if there is none; `LOCK_OWNERSHIP_MISMATCH` if it has another owner, or none.
     pub fn owned<Lock>(
         &self,
         found: Option<Lock>,
-        owner_of: impl FnOnce(&Lock) -> Option<&str>,
+        label_of: impl FnOnce(&Lock) -> Option<&str>,
     ) -> Result<Lock, ForrstError> {
         let key = self.key.as_str();
         let lock = found.ok_or_else(|| ForrstError::not_found(key))?;
-        if owns(owner_of(&lock), self.owner.as_str()) {
+        if owns(label_of(&lock), self.owner.as_str()) {
             Ok(lock)
         } else {
             Err(ForrstError::ownership_mismatch(key))

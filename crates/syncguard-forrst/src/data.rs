@@ -5,6 +5,7 @@ use serde::Serialize;
 use super::date::iso8601;
 use super::error::ForrstError;
 use super::options::Options;
+use super::owner::token_of;
 use super::scope::Scope;
 use syncguard::{Absence, LockRecord, Owner, ReleaseOutcome};
 
@@ -133,10 +134,11 @@ impl StatusResult {
     }
 
     /// Somebody holds `key`. Times are milliseconds on the store's clock, which showed `read_at_ms`
-    /// at the lookup. A lock that was not taken through the extension may have no owner.
+    /// at the lookup. `label` is what is stored as the lock's owner. A lock that was not taken through the extension may have
+    /// no owner here.
     pub fn held(
         key: &str,
-        owner: Option<&str>,
+        label: Option<&str>,
         acquired_at_ms: i64,
         expires_at_ms: i64,
         read_at_ms: i64,
@@ -146,7 +148,7 @@ impl StatusResult {
             key: key.to_owned(),
             locked: true,
             held: Some(HeldStatus {
-                owner: owner.map(str::to_owned),
+                owner: label.and_then(token_of).map(str::to_owned),
                 acquired_at: iso8601(acquired_at_ms),
                 expires_at: iso8601(expires_at_ms),
                 // A lock counts as held for a moment past its end, so the remaining time may be negative.

@@ -52,7 +52,7 @@ pub use duration::{Duration, Unit};
 pub use error::{Details, ErrorCode, ForrstError};
 pub use functions::{force_release, release, status};
 pub use options::Options;
-pub use owner::generate_owner;
+pub use owner::{generate_owner, label_of};
 pub use scope::Scope;
 
 /// The extension's name on the wire.

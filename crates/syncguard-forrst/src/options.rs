@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 
 use super::duration::{Duration, Unit};
 use super::error::{Details, ErrorCode, ForrstError};
-use super::owner::generate_owner;
+use super::owner::{generate_owner, label_of};
 use super::scope::Scope;
 use syncguard::Error;
 use syncguard::{Backoff, Jitter, RetryPolicy};
@@ -194,6 +194,7 @@ pub(super) fn checked_key(text: &str) -> Result<Key, ForrstError> {
 pub(super) fn owner(json: &Value) -> Result<Owner, ForrstError> {
     json.as_str()
         .and_then(|text| Owner::new(text).ok())
+        .filter(|token| label_of(token).is_ok())
         .ok_or_else(|| {
             ForrstError::invalid(
                 "owner",

@@ -44,11 +44,11 @@ export function createHandle<C extends BackendCapabilities>(
     if (requested === undefined) return await next(request, undefined);
 
     let acquired: LeaseWithHandle<C>;
-    const { fullKey: key, ttlMs, owner, waiting } = requested;
+    const { fullKey: key, ttlMs, owner, label, waiting } = requested;
     try {
       const acquisition = {
         target: { key },
-        holding: readHolding({ ttlMs, owner, signal, onReleaseError }),
+        holding: readHolding({ ttlMs, owner: label, signal, onReleaseError }),
         acquisition: waiting,
         defaults: CALLBACK_WAITING,
         onUnknown: refuseUnknown,

@@ -37,6 +37,8 @@ export interface RequestedLock {
   readonly fullKey: string;
   readonly ttlMs: number;
   readonly owner: string;
+  /** What is stored as the lock's owner. */
+  readonly label: string;
   readonly autoRelease: boolean;
   readonly waiting: ForrstOptions["waiting"];
   /** The extension's data in the response. */
@@ -49,11 +51,12 @@ export interface RequestedLock {
 export function readOptions(functionName: string, options: unknown): RequestedLock {
   const json = toJson(options, "options");
   const answers = call(() => new addon.ForrstOptions(functionName, json));
-  const { fullKey, ttlMs, owner, autoRelease, waiting } = answers;
+  const { fullKey, ttlMs, owner, label, autoRelease, waiting } = answers;
   return {
     fullKey,
     ttlMs,
     owner,
+    label,
     autoRelease,
     waiting,
     acquired: (expiresAtMs, lost) => parse(() => answers.acquired(expiresAtMs, lost)),

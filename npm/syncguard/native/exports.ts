@@ -143,6 +143,8 @@ export declare class ForrstOptions {
   get fullKey(): string;
   get ttlMs(): number;
   get owner(): string;
+  /** What is stored as the lock's owner. */
+  get label(): string;
   get autoRelease(): boolean;
   get waiting(): ForrstWaiting;
   acquired(expiresAtMs: number, lost: boolean): string;

@@ -10,7 +10,7 @@ use syncguard::{Absence, Error, ErrorKind, Owner, ReleaseOutcome};
 use syncguard_forrst::{
     AcquiredData, FORCE_RELEASE_URN, Failure, ForceReleaseResult, ForrstError, KeyArgument,
     Options, RELEASE_URN, RefusedData, ReleaseArguments, ReleaseResult, STATUS_URN, StatusResult,
-    URN, release,
+    URN, label_of, release,
 };
 
 use crate::answers::completion::Completion;
@@ -63,6 +63,7 @@ pub struct ForrstWaiting {
 pub struct ForrstOptions {
     options: Options,
     owner: Owner,
+    label: Owner,
 }
 
 #[napi]
@@ -71,7 +72,12 @@ impl ForrstOptions {
     pub fn new(function: String, json: String) -> Result<Self> {
         let options = Options::parse(&function, &value(&json, "options")?).map_err(refused)?;
         let owner = options.owner_or_new().map_err(failed)?;
-        Ok(Self { options, owner })
+        let label = label_of(&owner).map_err(failed)?;
+        Ok(Self {
+            options,
+            owner,
+            label,
+        })
     }
 
     #[napi(getter)]
@@ -87,6 +93,12 @@ impl ForrstOptions {
     #[napi(getter)]
     pub fn owner(&self) -> String {
         self.owner.as_str().to_owned()
+    }
+
+    /// What is stored as the lock's owner.
+    #[napi(getter)]
+    pub fn label(&self) -> String {
+        self.label.as_str().to_owned()
     }
 
     #[napi(getter)]

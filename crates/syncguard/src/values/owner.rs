@@ -4,6 +4,12 @@ use std::fmt;
 
 use crate::text::error::Error;
 
+/// How many bytes of a host's name stand in the label of a process.
+const MAX_HOST_BYTES: usize = 80;
+
+/// How many digits the id of a process has at most.
+const MAX_ID_BYTES: usize = 10;
+
 /// A label stored with a lock for people and other systems to read: up to 255 bytes of UTF-8.
 /// It proves nothing; only the lock id does.
 #[derive(Clone, PartialEq, Eq)]
@@ -31,6 +37,16 @@ impl Owner {
         Ok(Self(text.into()))
     }
 
+    /// Whether `text` may be the label of a process that was given no other: its host, a colon, and its id. Anybody can guess
+    /// that, so it must never count as a proof.
+    pub fn names_process(text: &str) -> bool {
+        text.rsplit_once(':').is_some_and(|(host, id)| {
+            (1..=MAX_HOST_BYTES).contains(&host.len())
+                && (1..=MAX_ID_BYTES).contains(&id.len())
+                && id.bytes().all(|byte| byte.is_ascii_digit())
+        })
+    }
+
     /// The label.
     pub fn as_str(&self) -> &str {
         &self.0
@@ -46,6 +62,18 @@ impl fmt::Debug for Owner {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn hosts_with_an_id_name_processes() {
+        for text in ["web-3:4711", "a:b:1", ":1:1", "x y:4294967295"] {
+            assert!(Owner::names_process(text), "{text}");
+        }
+        for text in ["", "x", ":1", "x:", "x:1:", "x:1 ", "x:-1", "x:12345678901"] {
+            assert!(!Owner::names_process(text), "{text}");
+        }
+        let host = |length| "x".repeat(length) + ":1";
+        assert!(Owner::names_process(&host(80)) && !Owner::names_process(&host(81)));
+    }
 
     #[test]
     fn owner_labels_have_bounds_and_stay_out_of_debug_output() {

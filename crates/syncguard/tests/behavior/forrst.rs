@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde::Serialize;
 use serde_json::{Value, json};
-use syncguard::{Backend, ErrorKind, LockOptions, lock};
+use syncguard::{Backend, ErrorKind, LockOptions, Owner, lock};
 use syncguard_forrst::{
     ErrorCode, Failure, KeyArgument, Options, ReleaseArguments, acquire, force_release, release,
     status,
@@ -18,6 +18,7 @@ tests![
     a_kept_lock_is_released_by_its_owner_alone,
     a_forced_release_asks_nobody,
     a_lock_without_an_owner_is_nobodys,
+    an_owner_may_look_like_a_process,
     a_release_can_be_cancelled,
 ];
 
@@ -104,13 +105,34 @@ async fn a_forced_release_asks_nobody(stage: Stage) {
 
 async fn a_lock_without_an_owner_is_nobodys(stage: Stage) {
     let t = stage.open().await;
-    let arguments = release_arguments(&t, "x");
-    let guard = lock(&t.backend, arguments.key.key(), &LockOptions::default())
-        .await
-        .unwrap();
-    let refused = release(&t.backend, &arguments, pending()).await;
-    assert_eq!(code(refused), ErrorCode::LockOwnershipMismatch);
-    assert!(guard.release().await.unwrap());
+    for label in [None, Some("web-3:4711")] {
+        let arguments = release_arguments(&t, label.unwrap_or("x"));
+        let options = LockOptions {
+            owner: label.map(|text| Owner::new(text).unwrap()),
+            ..LockOptions::default()
+        };
+        let guard = lock(&t.backend, arguments.key.key(), &options)
+            .await
+            .unwrap();
+        let refused = release(&t.backend, &arguments, pending()).await;
+        assert_eq!(code(refused), ErrorCode::LockOwnershipMismatch);
+        let shown = to_json(status(&t.backend, &arguments.key).await.unwrap());
+        assert_eq!(shown["locked"], true);
+        assert_eq!(shown.get("owner"), None);
+        assert!(guard.release().await.unwrap());
+    }
+}
+
+async fn an_owner_may_look_like_a_process(stage: Stage) {
+    let t = stage.open().await;
+    let owner = "worker:5";
+    let kept = options(&t, &json!({ "auto_release": false, "owner": owner }));
+    let held = acquire(&t.backend, kept).await.unwrap();
+    let data = to_json(held.end().await.unwrap());
+    let shown = to_json(status(&t.backend, &key_argument(&t)).await.unwrap());
+    assert!(data["owner"] == owner && shown["owner"] == owner);
+    let own = release_arguments(&t, owner);
+    assert!(release(&t.backend, &own, pending()).await.is_ok());
 }
 
 async fn a_release_can_be_cancelled(stage: Stage) {
