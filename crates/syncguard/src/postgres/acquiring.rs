@@ -20,6 +20,8 @@ use crate::asking::outcome::AcquireOutcome;
 use crate::asking::request::AcquireRequest;
 use crate::text::error::{Error, ErrorKind};
 use crate::values::claim::Claim;
+use crate::values::labels::Labels;
+use crate::values::lock_id::LockId;
 
 impl PostgresBackend {
     /// What a statement that stores labels gives; `None` if the table of locks is older than they are. Then the lock is
@@ -30,9 +32,6 @@ impl PostgresBackend {
         subjects: &[Subject<'_>],
         plan: &Plan<'_>,
     ) -> Option<Result<Option<Row>, Failure>> {
-        if self.unlabelled.load(Ordering::Relaxed) {
-            return None;
-        }
         match executor.runner.try_run(subjects, plan).await {
             Err(failure) if failure.state() == Some(&SqlState::UNDEFINED_COLUMN) => {
                 self.unlabelled.store(true, Ordering::Relaxed);
@@ -40,6 +39,12 @@ impl PostgresBackend {
             }
             answer => Some(answer),
         }
+    }
+
+    /// The labels as they are stored; `None` if there are none, or the table of locks is known to be older than they are.
+    fn stored(&self, labels: &Labels, lock_id: Option<&LockId>) -> Option<StoredLabels> {
+        let has_none = labels.is_empty() || self.unlabelled.load(Ordering::Relaxed);
+        (!has_none).then(|| StoredLabels::of(labels, lock_id))
     }
 
     /// Tries to acquire one lock.
@@ -53,10 +58,16 @@ impl PostgresBackend {
         let (acquire, ttl) = (&self.operations.acquire, request.ttl);
         let due = request.due.as_ref();
         let subjects = [Subject::Key(&names.lock)];
-        if !request.labels.is_empty() {
-            let labels = StoredLabels::of(&request.labels, Some(&claim.lock_id));
+        let labels = self.stored(&request.labels, Some(&claim.lock_id));
+        if due.is_none() {
+            let named = || NamedRequest::new(claim, ttl, names, labels.as_ref());
+            if let Some(outcome) = executor.acquisitions.join(named).await? {
+                return Ok(Attempted::Done(outcome));
+            }
+        }
+        if labels.is_some() {
             let plan = acquire
-                .plan(claim, ttl, names, due, Some(&labels))
+                .plan(claim, ttl, names, due, labels.as_ref())
                 .noted_in(&request.sending);
             if let Some(answer) = self.labelled(executor, &subjects, &plan).await {
                 return acquire::outcome(claim, answer?.as_ref());
@@ -73,10 +84,6 @@ impl PostgresBackend {
                 mark::to_error(failure)
             })?;
             return acquire::outcome(claim, row.as_ref());
-        }
-        let named = || NamedRequest::new(claim, ttl, names);
-        if let Some(outcome) = executor.acquisitions.join(named).await? {
-            return Ok(Attempted::Done(outcome));
         }
         let plan = acquire
             .plan(claim, ttl, names, None, None)
@@ -96,8 +103,7 @@ impl PostgresBackend {
         let subjects = claims.iter().map(|claim| Subject::Key(claim.key.as_str()));
         let subjects = subjects.collect::<Vec<_>>();
         let mut answer = None;
-        if !request.labels.is_empty() {
-            let labels = StoredLabels::of(&request.labels, None);
+        if let Some(labels) = self.stored(&request.labels, None) {
             let plan = acquire
                 .plan(&claimed, ttl, Some(&labels))
                 .noted_in(&request.sending);

@@ -10,7 +10,7 @@ use std::time::Duration;
 use syncguard::postgres::{PostgresBackend, PostgresConfig, PostgresOptions, Tables};
 use syncguard::{
     Absence, AcquireOutcome, AcquireRequest, Backend, Error, ErrorKind, Grant, Key, LockId, Lookup,
-    ReleaseOutcome,
+    Owner, ReleaseOutcome,
 };
 use tokio::task::JoinSet;
 
@@ -92,8 +92,15 @@ pub(crate) async fn at_once<T: Send + 'static>(
 }
 
 async fn ask(backend: Arc<PostgresBackend>, key: Key) -> Result<AcquireOutcome, Error> {
-    let request = AcquireRequest::new(key, ttl(60_000)).unwrap();
+    let mut request = AcquireRequest::new(key.clone(), ttl(60_000)).unwrap();
+    request.labels.owner = label_of(&key);
     backend.acquire(&request).await
+}
+
+/// Some have none. Those of others must arrive as they were sent.
+fn label_of(key: &Key) -> Option<Owner> {
+    let label = key.as_str();
+    (!label.len().is_multiple_of(4)).then(|| Owner::new(label).unwrap())
 }
 
 /// The answers to one acquisition of each key.
@@ -163,6 +170,7 @@ async fn many_share_a_round_trip() {
                 assert_eq!(record.lock_id, grant.lock_id);
                 assert_eq!(record.fence, grant.fence);
                 assert_eq!(record.expires_at_ms, grant.expires_at_ms);
+                assert_eq!(record.labels.owner, label_of(key));
                 assert_eq!(record.expires_at_ms - record.acquired_at_ms, 60_000);
             }
             proxy.take();

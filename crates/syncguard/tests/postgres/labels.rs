@@ -1,10 +1,13 @@
 //! Owner labels beside writers that do not know them.
 
+use std::sync::Arc;
+
 use crate::support::attempts::Attempts as _;
 use syncguard::postgres::PostgresBackend;
-use syncguard::{AcquireOutcome, AcquireRequest, Lookup, Owner};
+use syncguard::{AcquireOutcome, AcquireRequest, Labels, Lookup, Owner};
 
 use crate::canonical::Canonical;
+use crate::groups::{COUNT, at_once, granted};
 use crate::stage::{backend, options, own_tables, server};
 use crate::support::locks::{key, ttl};
 use crate::support::suite::tests;
@@ -12,6 +15,7 @@ use crate::support::suite::tests;
 tests![
     a_label_left_by_an_older_writer_is_not_shown,
     tables_without_labels_will_do,
+    tables_without_labels_will_do_for_many,
     labels_come_with_the_column,
 ];
 
@@ -46,7 +50,9 @@ async fn a_label_left_by_an_older_writer_is_not_shown() {
     assert_eq!(shown(&ours).await, None);
     // Nor when we take over without a label.
     client.batch_execute(&expire).await.unwrap();
-    crate::support::locks::acquire(&ours, "k").await;
+    let mut unlabelled = AcquireRequest::new(key("k"), ttl(60_000)).unwrap();
+    unlabelled.labels = Labels::default();
+    assert!(!ours.acquire(&unlabelled).await.unwrap().is_locked());
     assert_eq!(shown(&ours).await, None);
 }
 
@@ -74,6 +80,24 @@ async fn tables_without_labels_will_do() {
         acquire_as(&ours, "me", 60_000).await;
         assert_eq!(shown(&ours).await, None);
         assert!(ours.force_release(&key("k")).await.unwrap());
+    }
+}
+
+/// So many at once that they go in groups.
+async fn tables_without_labels_will_do_for_many() {
+    let (ours, _) = older_tables().await;
+    let ours = Arc::new(ours);
+    for round in 0..2 {
+        let names = (0..COUNT).map(|number| key(&format!("{round}:{number}")));
+        let asked = names.map(|key| {
+            let ours = Arc::clone(&ours);
+            async move {
+                let mut request = AcquireRequest::new(key, ttl(60_000)).unwrap();
+                request.labels.owner = Some(Owner::new("me").unwrap());
+                ours.acquire(&request).await
+            }
+        });
+        assert_eq!(granted(at_once(asked).await).len(), COUNT);
     }
 }
 

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use futures::future::join_all;
 use syncguard::postgres::{PostgresBackend, PostgresConfig, Tables};
 use syncguard::{
-    Absence, AcquireOutcome, Batch, Claim, Error, ExtendOutcome, Extension, Grant, LockId,
+    Absence, AcquireOutcome, Batch, Claim, Error, ExtendOutcome, Extension, Grant, Labels, LockId,
     Operation, Owner, ReleaseOutcome, Ttl, lock,
 };
 use tokio::task::{JoinSet, yield_now};
@@ -170,7 +170,8 @@ async fn overlapping_sets_neither_block_nor_mix() {
         let granted = AtomicUsize::new(0);
         while begun.elapsed() < TIME {
             join_all((0..6).map(async |number| {
-                let request = asking(&*group, [plain(&name(number))]);
+                let mut request = asking(&*group, [plain(&name(number))]);
+                request.labels = Labels::default();
                 if !group.acquire(&request).await.unwrap().is_locked() {
                     granted.fetch_add(1, Ordering::Relaxed);
                     release(&*group, request.lock_ids()).await;

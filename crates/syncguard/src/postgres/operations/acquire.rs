@@ -171,37 +171,67 @@ pub(super) fn free_in(ms: &str) -> Result<Duration, Error> {
     Ok(Duration::from_millis(u64::try_from(ms).unwrap_or(0)))
 }
 
-/// A group of acquisitions without labels, as one statement.
+/// A group of acquisitions, as one statement.
 #[derive(Debug)]
 pub(in crate::postgres) struct Acquisitions {
-    statement: Statement,
+    labelled: Statement,
+    /// Where nobody gives a label: older tables lack their columns.
+    plain: Statement,
     release: Release,
 }
 
 impl Acquisitions {
     pub(in crate::postgres) fn new(tables: &Tables) -> Self {
-        let sql = include_str!("acquire_group.sql");
+        let statement = |labelled| {
+            let sql = labels::of_group(include_str!("acquire_group.sql"), labelled);
+            Statement::new(&sql, tables, &["outcomes"])
+        };
         Self {
-            statement: Statement::new(sql, tables, &["outcomes"]),
+            labelled: statement(true),
+            plain: statement(false),
             release: Release::new(tables),
         }
     }
 }
 
-/// One acquisition of a group, with the names under which its lock is stored.
+/// One acquisition of a group, with the names under which its lock is stored, and its labels as they are stored.
 pub(in crate::postgres) struct NamedRequest {
     claim: Claim,
     ttl: Ttl,
     names: PrimaryKeys,
+    labels: Option<StoredLabels>,
 }
 
 impl NamedRequest {
-    pub(in crate::postgres) fn new(claim: &Claim, ttl: Ttl, names: &PrimaryKeys) -> Self {
+    pub(in crate::postgres) fn new(
+        claim: &Claim,
+        ttl: Ttl,
+        names: &PrimaryKeys,
+        labels: Option<&StoredLabels>,
+    ) -> Self {
         Self {
             claim: claim.clone(),
             ttl,
             names: names.clone(),
+            labels: labels.cloned(),
         }
+    }
+
+    fn to_json(&self) -> Value {
+        let Self {
+            claim, ttl, names, ..
+        } = self;
+        let mut asked = json!({
+            "lock": names.lock,
+            "fence": names.fence,
+            "key": claim.key.as_str(),
+            "id": claim.lock_id.as_str(),
+            "ttl": ttl.as_millis(),
+        });
+        if let (Some(labels), Some(members)) = (&self.labels, asked.as_object_mut()) {
+            labels.add_to(members);
+        }
+        asked
     }
 }
 
@@ -209,7 +239,8 @@ impl Grouped for Acquisitions {
     const IS_URGENT: bool = false;
 
     type Item = NamedRequest;
-    type Params = String;
+    /// As JSON, and whether any of them has labels.
+    type Params = (String, bool);
     type Reply = AcquireOutcome;
     type Outcome = AcquireOutcome;
 
@@ -222,21 +253,21 @@ impl Grouped for Acquisitions {
         request.names.lock != other.names.lock
     }
 
-    fn params<'a>(requests: impl Iterator<Item = &'a NamedRequest>) -> String {
-        let requests = requests.map(|NamedRequest { claim, ttl, names }| {
-            json!({
-                "lock": names.lock,
-                "fence": names.fence,
-                "key": claim.key.as_str(),
-                "id": claim.lock_id.as_str(),
-                "ttl": ttl.as_millis(),
-            })
+    fn params<'a>(requests: impl Iterator<Item = &'a NamedRequest>) -> (String, bool) {
+        let mut labelled = false;
+        let requests = requests.map(|request| {
+            labelled |= request.labels.is_some();
+            request.to_json()
         });
-        Value::Array(requests.collect()).to_string()
+        (Value::Array(requests.collect()).to_string(), labelled)
     }
 
-    fn plan<'a>(&'a self, text: &'a String) -> Plan<'a> {
-        self.statement.bind(vec![Param::Text(text)])
+    fn plan<'a>(&'a self, (text, labelled): &'a (String, bool)) -> Plan<'a> {
+        let statement = match labelled {
+            true => &self.labelled,
+            false => &self.plain,
+        };
+        statement.bind(vec![Param::Text(text)])
     }
 
     fn replies(row: Option<&Row>) -> Result<HashMap<&str, AcquireOutcome>, Error> {

@@ -1,4 +1,4 @@
--- $1 what is asked for, as a JSON array of objects with lock, fence, key, id and ttl
+-- $1 what is asked for, as a JSON array of objects with lock, fence, key, id, ttl and labels
 --
 -- It grants keys that nobody holds and nobody else is acquiring, so it waits for nothing. acquire.sql explains
 -- the steps. An item that is neither granted nor reported as locked is acquired alone after this.
@@ -25,7 +25,7 @@ call AS MATERIALIZED (
         SELECT CASE WHEN lock_id = asked.id THEN 0 ELSE expires_at_ms END
         FROM {locks} AS held WHERE held.key = asked.lock
       ) AS expires_at_ms
-    FROM json_to_recordset($1::json) AS asked (lock text, fence text, key text, id text, ttl bigint)
+    FROM json_to_recordset($1::json) AS asked (lock text, fence text, key text, id text, ttl bigint{label_params})
     OFFSET 0
   ) seen
 ),
@@ -40,8 +40,8 @@ counted AS (
     {now_ms} AS now_ms
 ),
 granted AS (
-  INSERT INTO {locks} (key, lock_id, expires_at_ms, acquired_at_ms, fence, user_key)
-  SELECT call.lock, call.id, now_ms + call.ttl, now_ms, counted.fence, call.key
+  INSERT INTO {locks} (key, lock_id, expires_at_ms, acquired_at_ms, fence, user_key{label_columns})
+  SELECT call.lock, call.id, now_ms + call.ttl, now_ms, counted.fence, call.key{label_values}
   FROM counted JOIN call ON call.fence = counted.fence_key
   ON CONFLICT (key) DO NOTHING
   RETURNING lock_id, fence, expires_at_ms

@@ -1,6 +1,6 @@
 //! Stores and reads labels. Each has a column of its own, which older writers may not know.
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::postgres::statement::{Param, Plan, Statement};
 use crate::postgres::tables::Tables;
@@ -12,7 +12,7 @@ use crate::values::lock_id::LockId;
 /// A writer that does not know a column leaves its old value in place when it takes over a row. Therefore a label
 /// is stored as `lock id:label`: the lock id shows whether it belongs to the current lock or is such a left-over.
 /// PostgreSQL's texts cannot hold U+0000: a label that contains it is escaped, and then has a `%` in place of the `:`.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct StoredLabels {
     /// Which labels are given, as bits in the order of [`Labels::NAMES`].
     set: usize,
@@ -36,6 +36,26 @@ impl StoredLabels {
                 .collect(),
         }
     }
+
+    /// Adds them by their names to what one of a group asks for.
+    pub(super) fn add_to(&self, members: &mut Map<String, Value>) {
+        let names = Labels::NAMES.iter().enumerate();
+        let given = names.filter(|(at, _)| self.set >> at & 1 == 1);
+        for ((_, name), text) in given.zip(&self.texts) {
+            members.insert((*name).to_owned(), text.as_str().into());
+        }
+    }
+}
+
+/// `sql` of a group, with the columns of all labels, or with none of them.
+pub(super) fn of_group(sql: &str, labelled: bool) -> String {
+    let each = |text: &dyn Fn(&str) -> String| -> String {
+        let names = Labels::NAMES.iter().filter(|_| labelled);
+        names.map(|name| text(name)).collect()
+    };
+    sql.replace("{label_params}", &each(&|name| format!(", {name} text")))
+        .replace("{label_columns}", &each(&|name| format!(", {name}")))
+        .replace("{label_values}", &each(&|name| format!(", call.{name}")))
 }
 
 fn after_id(label: &str) -> String {
@@ -176,6 +196,21 @@ mod tests {
         for label in ["\0", "a\0b%00c%25", "%00", ":%", "%2500\0"] {
             assert_eq!(shown_of(&labels(label), &lock_id, &lock_id), labels(label));
         }
+    }
+
+    #[test]
+    fn a_group_has_the_columns_of_labels_or_names_none() {
+        let sql = include_str!("acquire_group.sql");
+        let (labelled, plain) = (of_group(sql, true), of_group(sql, false));
+        for name in Labels::NAMES {
+            assert!(labelled.contains(&format!("user_key, {name})")));
+            assert!(labelled.contains(&format!("call.key, call.{name}")));
+            assert!(!plain.contains(&format!(", {name}")));
+        }
+        let mut members = Map::new();
+        StoredLabels::of(&labels("host:1"), None).add_to(&mut members);
+        let expected = serde_json::json!({ "owner": ":host:1" });
+        assert_eq!(Value::Object(members), expected);
     }
 
     #[test]
