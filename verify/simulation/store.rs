@@ -69,6 +69,7 @@ fn locked(claim: usize, free_in_ms: u64) -> AcquireOutcome {
         claim,
         free_in: Some(Duration::from_millis(free_in_ms)),
         labels: crate::values::labels::Labels::default(),
+        is_shared: false,
     }
 }
 
@@ -144,6 +145,8 @@ impl Store {
                     keys.push(claim.key.clone());
                     continue;
                 }
+                // The simulation claims none.
+                ClaimKind::Shared => return Err((number, 1)),
                 ClaimKind::SlotOf(slots) => slots,
             };
             let slots = || (1..=slots.count()).map(|number| claim.key.slot(number));
@@ -249,6 +252,7 @@ impl Store {
             acquired_at_ms: stored.acquired_at_ms,
             fence: stored.fence,
             labels: stored.labels.clone(),
+            is_shared: false,
             read_at_ms: now_ms,
         })
     }

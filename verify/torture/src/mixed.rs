@@ -71,6 +71,7 @@ impl Mixed {
                 claim: 0,
                 free_in: None,
                 labels: syncguard::Labels::default(),
+                is_shared: false,
             });
         }
         let Ok(granted) = Fence::from_counter(counter + 1) else {
@@ -78,6 +79,7 @@ impl Mixed {
                 claim: 0,
                 free_in: None,
                 labels: syncguard::Labels::default(),
+                is_shared: false,
             });
         };
         let expires_at_ms = now_ms + request.ttl.as_millis();

@@ -189,6 +189,7 @@ fn completion(
             claim,
             free_in,
             labels,
+            is_shared: _,
         }) => Completion::Locked {
             key: claims.into_iter().nth(claim).map(|claim| claim.key),
             busy: Busy {

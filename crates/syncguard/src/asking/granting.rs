@@ -79,6 +79,7 @@ pub(crate) fn grant(
             claim,
             free_in,
             labels,
+            is_shared: false,
         }));
     }
     let expires_at_ms = now_ms.saturating_add(ttl.as_millis());
@@ -107,6 +108,7 @@ impl NoSlot {
             claim: before + self.claim,
             free_in: self.free_in,
             labels: self.labels,
+            is_shared: false,
         }
     }
 }
@@ -267,6 +269,7 @@ mod tests {
                         claim,
                         free_in,
                         labels,
+                        is_shared: false,
                     };
                     assert_eq!(answer, locked);
                 }
@@ -314,6 +317,7 @@ mod tests {
                 claim: 0,
                 free_in: Some(Duration::from_millis(1000)),
                 labels: found[0].labels.clone(),
+                is_shared: false,
             };
             assert_eq!(answer, Granting::Answer(in_the_way));
         }

@@ -31,6 +31,8 @@ pub struct LockRecord {
     pub fence: Fence,
     /// What was stored with it.
     pub labels: Labels,
+    /// Whether the key is shared. It is the lock of one who shares it then, or that of all of them, found by the key.
+    pub is_shared: bool,
     /// The time on the store's clock when it was read.
     pub read_at_ms: i64,
 }

@@ -6,8 +6,10 @@ use crate::asking::inspection::{Facts, LockPage, LockRecord};
 use crate::asking::reply::Reply;
 use crate::text::error::{Error, ErrorKind};
 use crate::values::batch::Batch;
+use crate::values::claim::{Claim, ClaimKind};
 use crate::values::due::DoneMark;
 use crate::values::fence::Fence;
+use crate::values::key::Key;
 use crate::values::labels::Labels;
 use crate::values::lock_id::LockId;
 
@@ -49,6 +51,17 @@ pub struct Grant {
     pub expires_at_ms: i64,
 }
 
+impl Grant {
+    /// The key of the lock: of a slot with its number, and of one who shares the key with its id.
+    pub fn key_of(&self, claim: &Claim) -> Key {
+        match (claim.kind, self.slot) {
+            (ClaimKind::Shared, _) => claim.key.reader(&self.lock_id),
+            (_, Some(number)) => claim.key.slot(number),
+            (_, None) => claim.key.clone(),
+        }
+    }
+}
+
 /// The result of an attempt to acquire locks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum AcquireOutcome {
@@ -63,6 +76,8 @@ pub enum AcquireOutcome {
         free_in: Option<Duration>,
         /// The labels of that lock, if the store has said them. If all slots are held, those of the one that ends first.
         labels: Labels,
+        /// Whether several can share it, and do: whoever joins them passes whoever waits for the key itself.
+        is_shared: bool,
     },
     /// Something was done already for the period that was asked for, or for a later one.
     Done(DoneMark),

@@ -86,7 +86,7 @@ impl AcquireRequest {
     ///
     /// # Errors
     /// `InvalidArgument` for no claim, for more than [`MAX_CLAIMS`](crate::MAX_CLAIMS), for a key that is claimed in two
-    /// ways (whole and by slots, or with two numbers of slots), and for more claims of a key than it has slots.
+    /// ways (whole, shared or by slots, or with two numbers of slots), and for more claims of a key than it has slots.
     pub fn of(claims: impl IntoIterator<Item = Claim>, ttl: Ttl) -> Result<Self, Error> {
         Ok(Self::with(in_order(claims.into_iter().collect())?, ttl))
     }
@@ -103,14 +103,14 @@ impl AcquireRequest {
         }
     }
 
-    /// The claim, if it is the only one and not of a slot.
+    /// The claim, if it is the only one and of the key itself, for one holder.
     pub fn single(&self) -> Option<&Claim> {
         let [claim] = self.claims.as_slice() else {
             return None;
         };
         match claim.kind {
             ClaimKind::Exclusive => Some(claim),
-            ClaimKind::SlotOf(_) => None,
+            ClaimKind::Shared | ClaimKind::SlotOf(_) => None,
         }
     }
 
@@ -123,7 +123,9 @@ impl AcquireRequest {
     /// `InvalidArgument` for a period with several locks, or with slots.
     pub(crate) fn check(&self) -> Result<(), Error> {
         match self.due.is_some() && self.only().is_err() {
-            true => Err(Error::invalid("due takes one key, without slots")),
+            true => Err(Error::invalid(
+                "due takes one key, without slots or mode \"shared\"",
+            )),
             false => Ok(()),
         }
     }
@@ -232,6 +234,13 @@ impl fmt::Debug for Eval {
             .field("arguments", &self.arguments.len())
             .finish()
     }
+}
+
+/// The answer of a store that does not know shared locks.
+pub(crate) fn shares_nothing(store: &str) -> Error {
+    Error::invalid(format!(
+        "mode \"shared\": shared locks are not on {store} yet"
+    ))
 }
 
 /// The answer of a store that runs no scripts.

@@ -119,6 +119,7 @@ impl LockDocument {
     /// The lock as callers see it, read at that time.
     pub fn into_record(self, read_at_ms: i64) -> LockRecord {
         LockRecord {
+            is_shared: self.key.reader_id().is_some(),
             key: self.key,
             lock_id: self.lock_id,
             expires_at_ms: self.expires_at_ms,

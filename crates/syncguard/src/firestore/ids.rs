@@ -1,7 +1,7 @@
 //! The ids of a key's documents in Firestore.
 
 use crate::text::error::Error;
-use crate::values::key::{Key, KeySpace, split_slot};
+use crate::values::key::{Key, KeySpace, split_reader, split_slot};
 
 /// Document ids have up to 1500 bytes. No id is derived by appending to another, so nothing is reserved.
 pub const KEYS: KeySpace<'static> = KeySpace {
@@ -63,13 +63,14 @@ const AFTER_MARK: char = '\u{388}';
 
 /// `id` if Firestore allows it, else another id that it allows and that no other key has.
 ///
-/// The mark before the number of a slot, U+037E, becomes U+0387. Each `/` becomes U+037E, and U+0387 is put in front of
+/// The mark before the number of a slot or the id of a reader, U+037E, becomes U+0387. Each `/` becomes U+037E, and U+0387 is put in front of
 /// `.`, `..` and `__…__`. No other id contains these two characters: ids are in normalisation form C, which replaces the
 /// first by `;` and the second by `·`. Both are two bytes long, so a key of 512 bytes still fits.
 fn allowed(id: String) -> String {
-    let id = match split_slot(&id) {
-        Some((slots_key, number)) => format!("{slots_key}{MARK}{number}"),
-        None => id,
+    let id = match (split_slot(&id), split_reader(&id)) {
+        (Some((slots_key, number)), _) => format!("{slots_key}{MARK}{number}"),
+        (_, Some((key, lock_id))) => format!("{key}{MARK}r{}", lock_id.as_str()),
+        _ => id,
     };
     let id = if id.contains('/') {
         id.replace('/', SLASH)

@@ -87,7 +87,9 @@ pub use self::transport::{
 };
 use crate::asking::inspection::{Facts, LockPage, LockRecord, Lookup, PageRequest};
 use crate::asking::outcome::{AcquireOutcome, ExtendOutcome, Outcome, ReleaseOutcome};
-use crate::asking::request::{AcquireRequest, Extension, Finish, Operation, runs_no_scripts};
+use crate::asking::request::{
+    AcquireRequest, Extension, Finish, Operation, runs_no_scripts, shares_nothing,
+};
 use crate::asking::sending::Sending;
 use crate::background::backend::{Backend, Capabilities};
 use crate::background::work::Work;
@@ -321,6 +323,7 @@ impl FirestoreBackend {
                     wanted.push(WantedLock::of(key.clone())?);
                     continue;
                 }
+                ClaimKind::Shared => return Err(shares_nothing("Firestore")),
                 ClaimKind::SlotOf(slots) => slots,
             };
             let (found, now_ms) = self.read(&acquire::slots_of(key)?).await?;
@@ -460,7 +463,7 @@ impl Backend for FirestoreBackend {
 
     fn watch(&self, claim: &Claim) -> Option<Watch> {
         let what = match claim.kind {
-            ClaimKind::Exclusive => lock_on(&claim.key),
+            ClaimKind::Exclusive | ClaimKind::Shared => lock_on(&claim.key),
             ClaimKind::SlotOf(_) => acquire::slots_of(&claim.key),
         };
         self.transport().ok()?.watch(&what.ok()?)

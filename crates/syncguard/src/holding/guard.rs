@@ -40,7 +40,7 @@ pub(crate) use self::state::GuardState;
 #[derive(Debug)]
 pub struct LockGuard {
     backend: Arc<dyn Backend>,
-    /// The keys of the locks. The key of a slot has its number.
+    /// The keys of the locks. The key of a slot has its number, and one that is shared the lock id.
     keys: Batch<Key>,
     grants: Batch<Grant>,
     /// The longest time for which a store may keep the locks from now on: the longest TTL that was asked for yet.
@@ -64,10 +64,7 @@ impl LockGuard {
     ) -> Self {
         state.granted(&granted);
         let grants = granted.grants;
-        let key = |(claim, grant): (&Claim, &Grant)| match grant.slot {
-            Some(number) => claim.key.slot(number),
-            None => claim.key.clone(),
-        };
+        let key = |(claim, grant): (&Claim, &Grant)| grant.key_of(claim);
         let mut guard = Self {
             backend: Arc::clone(backend),
             keys: claims.iter().zip(&grants).map(key).collect(),
@@ -97,7 +94,7 @@ impl LockGuard {
         &self.grants
     }
 
-    /// The keys of what is held, in order. The key of a slot has its number.
+    /// The keys of what is held, in order. The key of a slot has its number, and one that is shared the lock id.
     pub fn keys(&self) -> &[Key] {
         &self.keys
     }
@@ -119,10 +116,9 @@ impl LockGuard {
         self.grants[0].fence
     }
 
-    /// The fencing token of the lock on `key`, or of the slot of it. `None` if this guard does not hold it.
+    /// The fencing token of the lock on `key`, or of the slot of it or the share in it. `None` if this guard does not hold it.
     pub fn fence_of(&self, key: &Key) -> Option<Fence> {
-        let is_meant =
-            |held: &Key| held == key || held.slot_number().is_some() && held.base() == key.as_str();
+        let is_meant = |held: &Key| held == key || held.base() == key.as_str();
         let at = self.keys.iter().position(is_meant)?;
         Some(self.grants.get(at)?.fence)
     }

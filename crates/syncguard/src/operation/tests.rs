@@ -86,6 +86,7 @@ impl Store {
                 claim: 0,
                 free_in: None,
                 labels: crate::values::labels::Labels::default(),
+                is_shared: false,
             }),
         }
     }

@@ -279,6 +279,7 @@ mod tests {
             claim: 0,
             free_in,
             labels,
+            is_shared: false,
         };
         assert_eq!(found[ID], locked);
         assert!(found.len() == 2 && found["BBBBBBBBBBBBBBBBBBBBBB"].is_locked());

@@ -48,7 +48,7 @@ pub(super) fn of_slots(key: &Key) -> Result<(PrimaryKeys, String), Error> {
 /// The primary keys of all locks that may be granted for `claim`.
 pub(super) fn all_of(claim: &Claim) -> Vec<String> {
     let names = match claim.kind {
-        ClaimKind::Exclusive => vec![lock_name(&claim.key)],
+        ClaimKind::Exclusive | ClaimKind::Shared => vec![lock_name(&claim.key)],
         ClaimKind::SlotOf(slots) => (1..=slots.count())
             .map(|number| lock_name(&claim.key.slot(number)))
             .collect(),

@@ -198,10 +198,7 @@ impl Names {
 
     /// The name of the lock that was granted, without the client's prefix.
     pub(super) fn granted_lock_key(&self, claim: &Claim, grant: &Grant) -> Result<String, Error> {
-        match grant.slot {
-            Some(slot) => self.lock_key(&claim.key.slot(slot)),
-            None => self.lock_key(&claim.key),
-        }
+        self.lock_key(&grant.key_of(claim))
     }
 
     /// The channel on which the server tells that a lock was freed. All slots of a key share one channel.
@@ -277,7 +274,7 @@ fn after<'a>(start: &str, name: &'a str) -> Option<&'a str> {
 /// The key of one lock that would meet the claim. For a claim of slots it is that of the first slot.
 fn one_of(claim: &Claim) -> Cow<'_, Key> {
     match claim.kind {
-        ClaimKind::Exclusive => Cow::Borrowed(&claim.key),
+        ClaimKind::Exclusive | ClaimKind::Shared => Cow::Borrowed(&claim.key),
         ClaimKind::SlotOf(_) => Cow::Owned(claim.key.slot(1)),
     }
 }

@@ -218,7 +218,7 @@ impl Backend for SqliteBackend {
     fn watch(&self, claim: &Claim) -> Option<Watch> {
         // The name of the last slot stands for any of them.
         let lock_key = match claim.kind {
-            ClaimKind::Exclusive => KEYS.lock_key(&claim.key),
+            ClaimKind::Exclusive | ClaimKind::Shared => KEYS.lock_key(&claim.key),
             ClaimKind::SlotOf(slots) => KEYS.lock_key(&claim.key.slot(slots.count())),
         };
         Some(self.wakeups.watch(&lock_key.ok()?))

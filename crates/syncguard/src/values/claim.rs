@@ -47,6 +47,18 @@ impl Claim {
             ..Self::new(key)?
         })
     }
+
+    /// A claim to share the key with all others who do, under a new lock id. Whoever claims the key itself waits until nobody
+    /// shares it.
+    ///
+    /// # Errors
+    /// As [`LockId::generate`].
+    pub fn shared(key: Key) -> Result<Self, Error> {
+        Ok(Self {
+            kind: ClaimKind::Shared,
+            ..Self::new(key)?
+        })
+    }
 }
 
 /// What of a key is asked for. A key and its slots have nothing to do with each other.
@@ -54,6 +66,8 @@ impl Claim {
 pub enum ClaimKind {
     /// The key itself, for one holder.
     Exclusive,
+    /// The key itself, together with all others who share it.
+    Shared,
     /// Any free slot of so many.
     SlotOf(Slots),
 }
@@ -62,7 +76,7 @@ impl ClaimKind {
     /// How many slots the key has, if one of them is asked for.
     pub fn slots(self) -> Option<Slots> {
         match self {
-            Self::Exclusive => None,
+            Self::Exclusive | Self::Shared => None,
             Self::SlotOf(slots) => Some(slots),
         }
     }
@@ -70,7 +84,7 @@ impl ClaimKind {
     /// Whether a store may grant it this slot, or none.
     pub(crate) fn admits(self, slot: Option<u16>) -> bool {
         match self {
-            Self::Exclusive => slot.is_none(),
+            Self::Exclusive | Self::Shared => slot.is_none(),
             Self::SlotOf(slots) => slot.is_some_and(|number| (1..=slots.count()).contains(&number)),
         }
     }
@@ -145,8 +159,9 @@ impl Slots {
 /// Checks the claims of one acquisition and puts them into the order in which all acquire them.
 ///
 /// # Errors
-/// `InvalidArgument` for none, for too many, and for a key that is claimed in two ways: whole and by slots, or with two numbers of
-/// slots. A key that is there twice is one key; of slots, each claim is one more. The key of a slot can only be claimed alone.
+/// `InvalidArgument` for none, for too many, and for a key that is claimed in two ways: whole, shared or by slots, or with two numbers of
+/// slots. A key that is there twice is one key; of slots, each claim is one more. The key of a slot can only be claimed alone, and that
+/// of a reader not at all.
 pub(crate) fn in_order(mut claims: Batch<Claim>) -> Result<Batch<Claim>, Error> {
     if claims.is_empty() {
         return Err(Error::invalid("keys must not be empty"));
@@ -154,7 +169,7 @@ pub(crate) fn in_order(mut claims: Batch<Claim>) -> Result<Batch<Claim>, Error> 
     // Stable, and by the bytes of the key, as in every process.
     claims.sort_by(|a, b| a.key.as_str().cmp(b.key.as_str()));
     claims.dedup_by(|next, last| {
-        next.key == last.key && [next.kind, last.kind] == [ClaimKind::Exclusive; 2]
+        next.key == last.key && next.kind == last.kind && next.kind.slots().is_none()
     });
     if claims.len() > MAX_CLAIMS {
         return Err(Error::invalid(format!(
@@ -171,8 +186,18 @@ pub(crate) fn in_order(mut claims: Batch<Claim>) -> Result<Batch<Claim>, Error> 
     {
         return Err(Error::invalid("keys must not contain the key of a slot"));
     }
+    if claims.iter().any(|claim| claim.key.reader_id().is_some()) {
+        return Err(Error::invalid("keys must not contain the key of a reader"));
+    }
     for same in claims.chunk_by(|a, b| a.key == b.key) {
         let [first, others @ ..] = same else { continue };
+        let is_shared = |claim: &Claim| claim.kind == ClaimKind::Shared;
+        if same.iter().any(is_shared) && !same.iter().all(is_shared) {
+            return Err(Error::invalid(
+                "keys must not contain a key both with mode \"shared\" and without: a shared lock cannot become an exclusive one; \
+                 release it and ask for the exclusive one",
+            ));
+        }
         if others.iter().any(|other| other.kind != first.kind) {
             return Err(Error::invalid(
                 "keys must not contain a key and slots of it",
@@ -198,6 +223,10 @@ mod tests {
         Claim::slot(Key::new(name).unwrap(), Slots::new(count).unwrap()).unwrap()
     }
 
+    fn shared(name: &str) -> Claim {
+        Claim::shared(Key::new(name).unwrap()).unwrap()
+    }
+
     fn error(claims: Vec<Claim>) -> String {
         in_order(claims.into()).unwrap_err().message().to_owned()
     }
@@ -209,6 +238,8 @@ mod tests {
         let keys: Vec<_> = claims.iter().map(|claim| claim.key.as_str()).collect();
         assert_eq!(keys, ["a", "b", "c", "c"]);
         let again = in_order(vec![plain("b"), plain("a"), plain("b")].into()).unwrap();
+        assert_eq!(again.len(), 2);
+        let again = in_order(vec![shared("b"), shared("a"), shared("b")].into()).unwrap();
         assert_eq!(again.len(), 2);
     }
 
@@ -222,6 +253,17 @@ mod tests {
             vec![slot("a", 3), slot("a", 2)],
         ] {
             assert!(error(twice).contains("slots of it"));
+        }
+        for twice in [
+            vec![plain("a"), shared("a")],
+            vec![shared("a"), slot("a", 2)],
+        ] {
+            assert!(error(twice).contains("mode"));
+        }
+        let id = LockId::generate().unwrap();
+        let reader = Key::new("a").unwrap().reader(&id);
+        for claim in [Claim::new(reader.clone()), Claim::shared(reader)] {
+            assert!(error(vec![claim.unwrap()]).contains("of a reader"));
         }
         assert!(error(vec![slot("a", 1), slot("a", 1)]).starts_with("take"));
         let third = || Claim::new(Key::new("a").unwrap().slot(3)).unwrap();
@@ -248,6 +290,8 @@ mod tests {
         for (kind, slot, is_admitted) in [
             (ClaimKind::Exclusive, None, true),
             (ClaimKind::Exclusive, Some(1), false),
+            (ClaimKind::Shared, None, true),
+            (ClaimKind::Shared, Some(1), false),
             (three, None, false),
             (three, Some(0), false),
             (three, Some(1), true),

@@ -9,19 +9,23 @@ use sha2::{Digest, Sha256};
 use unicode_normalization::{UnicodeNormalization, is_nfc};
 
 use crate::text::error::Error;
+use crate::values::lock_id::LockId;
 
 /// The longest key, in UTF-8 bytes after NFC (docs/format.md, "Core constants").
 pub const MAX_KEY_LENGTH_BYTES: usize = 512;
 
-/// What stands between a key and the number of one of its slots: GREEK QUESTION MARK, which NFC turns into a semicolon.
+/// What stands between a key and the number of one of its slots, or what tells one of its readers: GREEK QUESTION MARK, which NFC turns into a semicolon.
 /// Keys are in NFC, so that no key equals the name of a slot.
 const SLOT_MARK: char = '\u{37e}';
 
 /// The most bytes that the number of a slot and the mark before it take.
 const SLOT_BYTES: usize = 6;
 
+/// What stands before the lock id in the name of a reader. No number begins with it.
+const READER: char = 'r';
+
 /// The name of what users lock: in NFC, not empty, at most [`MAX_KEY_LENGTH_BYTES`] long. Or the name of one of its
-/// [slots](Self::slot).
+/// [slots](Self::slot), or of the lock of one of its [readers](Self::reader).
 ///
 /// `Debug` and error messages never show its text: keys may contain names of people or accounts.
 #[derive(Clone, PartialEq, Eq, Hash)]
@@ -56,9 +60,10 @@ impl Key {
     /// # Errors
     /// As [`new`](Self::new).
     pub fn stored(text: &str) -> Result<Self, Error> {
-        match split_slot(text) {
-            Some((base, number)) => Ok(Self::new(base)?.slot(number)),
-            None => Self::new(text),
+        match (split_slot(text), split_reader(text)) {
+            (Some((base, number)), _) => Ok(Self::new(base)?.slot(number)),
+            (None, Some((base, lock_id))) => Ok(Self::new(base)?.reader(&lock_id)),
+            (None, None) => Self::new(text),
         }
     }
 
@@ -66,6 +71,16 @@ impl Key {
     /// force as any other (docs/format.md, "Slots").
     pub fn slot(&self, number: u16) -> Self {
         Self(format!("{}{SLOT_MARK}{number}", self.base()))
+    }
+
+    /// The key under which one of those who share the lock has its own lock, with that lock id (docs/format.md, "Shared locks").
+    pub fn reader(&self, lock_id: &LockId) -> Self {
+        Self(of_reader(self.base(), lock_id))
+    }
+
+    /// The lock id in the key, if it is the key of a [reader](Self::reader).
+    pub fn reader_id(&self) -> Option<LockId> {
+        split_reader(&self.0).map(|(_, lock_id)| lock_id)
     }
 
     /// The key of the gate to all slots of this key.
@@ -78,12 +93,14 @@ impl Key {
         split_slot(&self.0).map(|(_, number)| number)
     }
 
-    /// What the user has named: the key, or that of the slot.
+    /// What the user has named: the key, also of a slot or of a reader.
     pub fn base(&self) -> &str {
-        split_slot(&self.0).map_or(&self.0, |(base, _)| base)
+        let slot = split_slot(&self.0).map(|(base, _)| base);
+        let reader = || split_reader(&self.0).map(|(base, _)| base);
+        slot.or_else(reader).unwrap_or(&self.0)
     }
 
-    /// The normalised text, with what tells a slot.
+    /// The normalised text, with what tells a slot or a reader.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -96,6 +113,13 @@ pub(crate) const GATE: u16 = 0;
 pub(crate) fn split_slot(text: &str) -> Option<(&str, u16)> {
     let (base, number) = text.rsplit_once(SLOT_MARK)?;
     Some((base, number.parse().ok()?))
+}
+
+/// The name of the key and the lock id, of a text that ends as the key of a reader does.
+pub(crate) fn split_reader(text: &str) -> Option<(&str, LockId)> {
+    let (base, reader) = text.rsplit_once(SLOT_MARK)?;
+    let lock_id = LockId::parse(reader.strip_prefix(READER)?);
+    Some((base, lock_id.ok()?))
 }
 
 impl fmt::Debug for Key {
@@ -122,9 +146,13 @@ impl KeySpace<'_> {
     /// # Errors
     /// `InvalidArgument` when the prefix leaves no room.
     pub fn lock_key(&self, key: &Key) -> Result<String, Error> {
-        match split_slot(key.as_str()) {
+        if let Some((base, number)) = split_slot(key.as_str()) {
+            return self.name(["", base], SLOT_BYTES).map(of_slot(number));
+        }
+        match split_reader(key.as_str()) {
             None => self.name(["", key.as_str()], 0),
-            Some((base, number)) => self.name(["", base], SLOT_BYTES).map(of_slot(number)),
+            // All stores keep 25 bytes more than the limit, so that the name of the key itself stands in that of its readers.
+            Some((base, lock_id)) => Ok(of_reader(&self.name(["", base], 0)?, &lock_id)),
         }
     }
 
@@ -137,16 +165,17 @@ impl KeySpace<'_> {
         self.name(["", key.base()], SLOT_BYTES)
     }
 
-    /// The name of the fence counter of the lock named `lock_key`. Each lock has one counter. Those of slots, too, begin
+    /// The name of the fence counter of the lock named `lock_key`. Each lock has one counter; readers have that of their key. Those of slots, too, begin
     /// with one and the same text: the name of the counter of [`slots_key`](Self::slots_key).
     ///
     /// # Errors
     /// As [`lock_key`](Self::lock_key).
     pub fn fence_key(&self, lock_key: &str) -> Result<String, Error> {
-        match split_slot(lock_key) {
-            None => self.name(["fence:", &nfc(lock_key)], 0),
-            Some((base, number)) => self.slots_fence_key(base).map(of_slot(number)),
+        if let Some((base, number)) = split_slot(lock_key) {
+            return self.slots_fence_key(base).map(of_slot(number));
         }
+        let lock_key = split_reader(lock_key).map_or(lock_key, |(base, _)| base);
+        self.name(["fence:", &nfc(lock_key)], 0)
     }
 
     /// What the names of the fence counters of slots begin with whose key has the name `slots_key`.
@@ -180,6 +209,11 @@ pub(crate) fn slot_range(slots_key: &str) -> [String; 2] {
 /// Puts the number of a slot behind a name.
 fn of_slot(number: u16) -> impl Fn(String) -> String {
     move |name| format!("{name}{SLOT_MARK}{number}")
+}
+
+/// The name of a reader's lock, of the name of its key.
+fn of_reader(name: &str, lock_id: &LockId) -> String {
+    format!("{name}{SLOT_MARK}{READER}{}", lock_id.as_str())
 }
 
 /// `prefix:key`, or `prefix:` and a hash of 22 characters where that is longer than
@@ -251,4 +285,45 @@ pub(crate) fn nfc(text: &str) -> Cow<'_, str> {
 
 fn empty() -> Error {
     Error::invalid("Key must not be empty")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_key_of_a_reader_is_that_of_its_key_and_its_lock_id() {
+        let (key, id) = (Key::new("a").unwrap(), LockId::generate().unwrap());
+        let reader = key.reader(&id);
+        assert_eq!(reader.as_str(), format!("a\u{37e}r{}", id.as_str()));
+        assert_eq!(reader.reader_id(), Some(id.clone()));
+        assert_eq!((reader.base(), reader.slot_number()), ("a", None));
+        assert_eq!(Key::stored(reader.as_str()).unwrap(), reader);
+        assert_eq!(key.slot(3).reader(&id), reader);
+        assert_eq!((key.slot(3).reader_id(), key.reader_id()), (None, None));
+        // What a user names is no reader: NFC makes a semicolon of the mark.
+        assert_eq!(Key::new(reader.as_str()).unwrap().reader_id(), None);
+        assert_eq!(Key::stored("a\u{37e}rno-id").unwrap().reader_id(), None);
+    }
+
+    #[test]
+    fn the_name_of_a_key_stands_in_the_names_of_its_readers() {
+        let id = LockId::generate().unwrap();
+        for length in [1, 41, 42, 43, 500] {
+            let space = KeySpace {
+                prefix: "app",
+                limit_bytes: 72,
+                reserve_bytes: 26,
+            };
+            let key = Key::new(&"k".repeat(length)).unwrap();
+            let name = space.lock_key(&key).unwrap();
+            let of_reader = space.lock_key(&key.reader(&id)).unwrap();
+            assert_eq!(split_reader(&of_reader), Some((&*name, id.clone())));
+            assert!(of_reader.len() <= space.limit_bytes);
+            assert_eq!(
+                space.fence_key(&of_reader).unwrap(),
+                space.fence_key(&name).unwrap()
+            );
+        }
+    }
 }

@@ -4,6 +4,7 @@ use std::fmt;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use sha2::{Digest, Sha256};
 
 use crate::random;
 use crate::text::error::Error;
@@ -44,6 +45,17 @@ impl LockId {
             Self::LENGTH,
             described(text)
         )))
+    }
+
+    /// The lock id of those who share the lock that a store keeps under `name` (docs/format.md, "Shared locks"). Anybody can
+    /// compute it, so it gives nobody a right. Its first byte is 0, which Redis replaces by that of the lock's shard.
+    pub fn group(name: &str) -> Self {
+        let digest = Sha256::digest(format!("shared:{name}"));
+        let (mut bytes, mut text) = ([0; 16], [0; Self::LENGTH]);
+        bytes[1..].copy_from_slice(&digest[..15]);
+        // 16 bytes make exactly that many characters.
+        let _ = URL_SAFE_NO_PAD.encode_slice(bytes, &mut text);
+        Self(text)
     }
 
     /// The first of its bytes. In a Redis Cluster it says in which shard the lock is.
@@ -119,6 +131,15 @@ mod tests {
             assert_eq!(changed.clone().with_first_byte(id.first_byte()), id);
             assert_eq!(LockId::parse(changed.as_str()).unwrap(), changed);
         }
+    }
+
+    #[test]
+    fn a_group_has_the_id_of_its_name() {
+        let group = LockId::group("catalogue");
+        // SHA-256 of "shared:catalogue" begins with these bytes.
+        assert_eq!(group.as_str(), "AEbQ3KZOrzKh7PqWNyEw2w");
+        assert_eq!(group.first_byte(), 0);
+        assert_ne!(LockId::group("catalogues"), group);
     }
 
     #[test]

@@ -71,7 +71,7 @@ impl Ticket {
             let claim = claims.first()?;
             Some(Want {
                 key: match claim.kind {
-                    ClaimKind::Exclusive => claim.key.clone(),
+                    ClaimKind::Exclusive | ClaimKind::Shared => claim.key.clone(),
                     ClaimKind::SlotOf(_) => all_slots(&claim.key),
                 },
                 wish: Wish {

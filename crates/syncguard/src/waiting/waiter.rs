@@ -361,6 +361,7 @@ impl Waiter {
                 claim,
                 free_in,
                 labels,
+                is_shared: _,
             }) => {
                 let labels = labels.to_texts();
                 let busy = Busy {

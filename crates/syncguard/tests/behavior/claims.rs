@@ -36,6 +36,10 @@ pub(crate) fn plain(key: &Key) -> Claim {
     Claim::new(key.clone()).unwrap()
 }
 
+pub(crate) fn shared(key: &Key) -> Claim {
+    Claim::shared(key.clone()).unwrap()
+}
+
 pub(crate) fn slot(key: &Key, count: u16) -> Claim {
     Claim::slot(key.clone(), Slots::new(count).unwrap()).unwrap()
 }

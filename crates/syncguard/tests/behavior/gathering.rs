@@ -10,7 +10,7 @@ use syncguard::{
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{sleep, timeout};
 
-use crate::claims::{PATIENCE, plain, slot};
+use crate::claims::{PATIENCE, plain, shared, slot};
 use crate::faulty::{Fault, Faulty};
 use crate::fixture::{Context, LONG, Stage, eventually, tests};
 use crate::support::attempts::Attempts as _;
@@ -54,6 +54,7 @@ fn loops(t: &Context, each: impl IntoIterator<Item = Claim>) -> JoinSet<()> {
             loop {
                 let wanted = match claim.kind {
                     ClaimKind::Exclusive => plain(&claim.key),
+                    ClaimKind::Shared => shared(&claim.key),
                     ClaimKind::SlotOf(slots) => slot(&claim.key, slots.count()),
                 };
                 let guard = lock(&backend, wanted, &patient()).await.unwrap();

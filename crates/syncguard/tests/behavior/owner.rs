@@ -114,6 +114,7 @@ fn told(outcome: AcquireOutcome) -> (usize, Option<u64>, Labels) {
         claim,
         free_in,
         labels,
+        is_shared: false,
     } = outcome
     else {
         panic!("{outcome:?}");

@@ -115,6 +115,7 @@ async fn a_guarded_slot_and_one_of_several_are_not_taken_over() {
             claim: 0,
             free_in: None,
             labels: syncguard::Labels::default(),
+            is_shared: false,
         }
     );
     let asked = AcquireRequest::of(both(), ttl(1000)).unwrap();
@@ -124,6 +125,7 @@ async fn a_guarded_slot_and_one_of_several_are_not_taken_over() {
             claim: 1,
             free_in: None,
             labels: syncguard::Labels::default(),
+            is_shared: false,
         }
     );
     // The other one of both was not taken, nor counted.

@@ -158,7 +158,7 @@ pub(super) fn granted_key(claim: &Claim, grant: &Grant) -> Key {
 /// The keys of which one may be granted.
 pub(super) fn keys_of(claim: &Claim) -> Vec<Key> {
     match claim.kind {
-        ClaimKind::Exclusive => vec![claim.key.clone()],
+        ClaimKind::Exclusive | ClaimKind::Shared => vec![claim.key.clone()],
         ClaimKind::SlotOf(slots) => {
             let numbers = 1..=slots.count();
             numbers.map(|number| claim.key.slot(number)).collect()

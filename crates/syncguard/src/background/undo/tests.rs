@@ -279,6 +279,7 @@ async fn the_answer_to_the_acquisition_ends_the_tries() {
                 claim: 0,
                 free_in: None,
                 labels: crate::values::labels::Labels::default(),
+                is_shared: false,
             },
             1..=3,
         ),

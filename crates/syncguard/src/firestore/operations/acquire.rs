@@ -274,6 +274,7 @@ mod tests {
                 claim,
                 free_in,
                 labels,
+                is_shared: false,
             };
             assert_eq!(decision.answer, locked);
             assert!(decision.writes.is_empty());

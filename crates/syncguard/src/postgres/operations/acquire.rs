@@ -148,6 +148,7 @@ pub fn outcome(claim: &Claim, row: Option<&Row>) -> Result<Attempted, Error> {
             claim: 0,
             free_in: reply::optional(row, 3)?.map(free_in).transpose()?,
             labels: reply::optional(row, 4)?.map_or_else(Labels::default, labels::in_row),
+            is_shared: false,
         },
         "done" => AcquireOutcome::Done(mark::done(row, 1)?),
         "exhausted" => return Err(exhausted(reply::number(row, 1)?)),
@@ -281,6 +282,7 @@ impl Grouped for Acquisitions {
                     claim: 0,
                     free_in: Some(free_in(part()?)?),
                     labels: lock.map_or_else(Labels::default, labels::in_hex),
+                    is_shared: false,
                 },
                 fence => AcquireOutcome::one(Grant {
                     slot: None,

@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use super::acquire::{exhausted, free_in};
 use super::labels::{self, Labelled, StoredLabels};
 use crate::asking::outcome::{AcquireOutcome, Grant};
+use crate::asking::request::shares_nothing;
 use crate::postgres::names::{self, PrimaryKeys};
 use crate::postgres::reply;
 use crate::postgres::statement::{Param, Plan, Row};
@@ -68,6 +69,7 @@ impl Claimed {
             let [claim, ..] = same else { continue };
             let mut item = match claim.kind {
                 ClaimKind::Exclusive => named(&PrimaryKeys::new(&claim.key)?, claim.key.as_str()),
+                ClaimKind::Shared => return Err(shares_nothing("PostgreSQL")),
                 ClaimKind::SlotOf(slots) => {
                     let (names, key) = names::of_slots(&claim.key)?;
                     let mut item = named(&names, &key);
@@ -112,6 +114,7 @@ pub fn outcome(claims: &[Claim], row: Option<&Row>) -> Result<Option<AcquireOutc
                 claim,
                 free_in: (!ms.is_empty()).then(|| free_in(ms)).transpose()?,
                 labels: labels::in_row(lock),
+                is_shared: false,
             }
         }
         "exhausted" => return Err(exhausted(reply::number(row, 1)?)),
@@ -136,7 +139,7 @@ fn grant(claim: &Claim, text: &str) -> Option<Grant> {
     let (fence, end, number) = (parts.next()?, parts.next()?, parts.next()?);
     let slot = match claim.kind {
         // A user's key may end with digits, too.
-        ClaimKind::Exclusive => None,
+        ClaimKind::Exclusive | ClaimKind::Shared => None,
         ClaimKind::SlotOf(_) => Some(number.parse().ok()?),
     };
     claim.kind.admits(slot).then_some(())?;
@@ -211,6 +214,7 @@ mod tests {
             claim: 2,
             free_in: Some(std::time::Duration::from_millis(15)),
             labels: crate::values::labels::Labels::default(),
+            is_shared: false,
         };
         assert_eq!(read(&claims, "locked", "2 15").unwrap(), Some(locked));
         assert_eq!(read(&claims, "again", "").unwrap(), None);

@@ -65,8 +65,10 @@ pub fn outcome(row: Option<&Row>, lock_id: Option<&LockId>) -> Result<Option<Loc
 /// Reads the lock from a row of the table, as JSON.
 pub(super) fn record(row: &Value, read_at_ms: i64) -> Option<LockRecord> {
     let lock_id = LockId::parse(row["lock_id"].as_str()?).ok()?;
+    let key = Key::stored(row["user_key"].as_str()?).ok()?;
     Some(LockRecord {
-        key: Key::stored(row["user_key"].as_str()?).ok()?,
+        is_shared: key.reader_id().is_some(),
+        key,
         expires_at_ms: row["expires_at_ms"].as_i64()?,
         acquired_at_ms: row["acquired_at_ms"].as_i64()?,
         fence: Fence::parse(row["fence"].as_str()?).ok()?,

@@ -100,6 +100,7 @@ pub fn outcome(request: &AcquireRequest, reply: &Reply) -> Result<AcquireOutcome
                 claim: 0,
                 free_in: None,
                 labels: Labels::default(),
+                is_shared: false,
             }),
             Some(-3) => Err(Fence::overflow()),
             _ => Err(malformed("acquire")),
@@ -133,6 +134,7 @@ fn locked(items: &[Reply]) -> Option<AcquireOutcome> {
         claim: 0,
         free_in: Some(wait(wait_ms)?),
         labels: labels(lock)?,
+        is_shared: false,
     })
 }
 
@@ -275,6 +277,7 @@ mod tests {
                 claim: 0,
                 free_in,
                 labels,
+                is_shared: false,
             };
             assert_eq!(
                 outcome(&request(), &reply).unwrap(),

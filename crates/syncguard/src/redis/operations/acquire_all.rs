@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::acquire::{fence_and_end, labels, wait};
 use super::record;
 use crate::asking::outcome::Grant;
-use crate::asking::request::AcquireRequest;
+use crate::asking::request::{AcquireRequest, shares_nothing};
 use crate::redis::names::Names;
 use crate::redis::plan::{Plan, lifetime_ms, script};
 use crate::redis::reply::{Reply, malformed, untagged};
@@ -54,6 +54,7 @@ pub(super) fn plan(
     for (claim, key) in args {
         let (slots, first) = match claim.kind {
             ClaimKind::Exclusive => (0, 0),
+            ClaimKind::Shared => return Err(shares_nothing("Redis")),
             ClaimKind::SlotOf(slots) => (slots.count(), slots.first()?),
         };
         plan = plan

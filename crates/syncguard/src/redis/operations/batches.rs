@@ -72,6 +72,7 @@ impl Runner {
                         claim,
                         free_in,
                         labels,
+                        is_shared: false,
                     };
                     return self.given_back(&new, Ok(locked)).await;
                 }
@@ -86,6 +87,7 @@ impl Runner {
                 claim,
                 free_in,
                 labels: Labels::default(),
+                is_shared: false,
             };
             return self.given_back(&new, Ok(locked)).await;
         }

@@ -88,8 +88,10 @@ fn read(json: &[u8], now_ms: Option<i64>) -> Option<LockRecord> {
     let object: Map<String, Value> = serde_json::from_slice(json).ok()?;
     let text = |name: &str| object.get(name)?.as_str();
     let expires_at_ms = whole(object.get("expiresAtMs")?)?;
+    let key = Key::stored(text("key")?).ok()?;
     Some(LockRecord {
-        key: Key::stored(text("key")?).ok()?,
+        is_shared: key.reader_id().is_some(),
+        key,
         lock_id: LockId::parse(text("lockId")?).ok()?,
         expires_at_ms,
         acquired_at_ms: whole(object.get("acquiredAtMs")?)?,

@@ -8,7 +8,7 @@ use super::mark;
 use super::slots::held_slots;
 use crate::asking::granting::{FoundLock, Granting, NoSlot, grant};
 use crate::asking::outcome::AcquireOutcome;
-use crate::asking::request::AcquireRequest;
+use crate::asking::request::{AcquireRequest, shares_nothing};
 use crate::sqlite::connection::schema::KEYS;
 use crate::sqlite::connection::store::Store;
 use crate::sqlite::error::from_sqlite;
@@ -116,6 +116,7 @@ fn keys_of<'a>(store: &Store, claims: &'a [Claim], now_ms: i64) -> Result<Keys<'
     };
     let slots = match kind {
         ClaimKind::Exclusive => return Ok(Ok(Batch::from([Cow::Borrowed(key)]))),
+        ClaimKind::Shared => return Err(shares_nothing("SQLite")),
         ClaimKind::SlotOf(slots) => slots,
     };
     let slots_key = KEYS.slots_key(key)?;

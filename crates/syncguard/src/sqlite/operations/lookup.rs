@@ -70,8 +70,10 @@ impl Columns {
     }
 
     pub(super) fn into_record(self, read_at_ms: i64) -> Result<LockRecord, Error> {
+        let key = Key::stored(&self.user_key).map_err(|_| malformed())?;
         Ok(LockRecord {
-            key: Key::stored(&self.user_key).map_err(|_| malformed())?,
+            is_shared: key.reader_id().is_some(),
+            key,
             // Without the cause, which would show the text.
             lock_id: LockId::parse(&self.lock_id).map_err(|_| malformed())?,
             expires_at_ms: self.expires_at_ms,

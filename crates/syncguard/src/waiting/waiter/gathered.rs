@@ -78,10 +78,7 @@ impl Gathered {
         self.end = Some(self.end.map_or(end, |first| first.min(end)));
         self.lasts = self.lasts.max(ttl);
         for grant in granted.grants {
-            let key = match grant.slot {
-                Some(number) => claim.key.slot(number),
-                None => claim.key.clone(),
-            };
+            let key = grant.key_of(claim);
             self.taken.push(Part { key, grant });
         }
     }

@@ -74,6 +74,7 @@ impl Store {
                 claim: 0,
                 free_in: ends.map(|end| end.saturating_duration_since(Instant::now())),
                 labels: crate::values::labels::Labels::default(),
+                is_shared: false,
             });
         }
         held.insert(request.claims[0].lock_id.clone());

@@ -173,6 +173,7 @@ async fn what_was_taken_is_given_back_before_the_answer() {
         claim: 0,
         free_in,
         labels: crate::values::labels::Labels::default(),
+        is_shared: false,
     };
     assert_eq!(outcome.unwrap(), locked);
     let asked = scene.asked();
@@ -252,6 +253,7 @@ async fn what_is_left_of_an_acquisition_does_not_stand_for_the_whole() {
         claim,
         free_in,
         labels: crate::values::labels::Labels::default(),
+        is_shared: false,
     };
     assert_eq!(outcome.unwrap(), locked);
     scene.asked();

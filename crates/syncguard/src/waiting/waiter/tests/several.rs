@@ -105,6 +105,7 @@ impl Keys {
                     claim,
                     free_in: None,
                     labels: crate::values::labels::Labels::default(),
+                    is_shared: false,
                 };
             };
             let grant = Grant {
