@@ -6,8 +6,8 @@ export const together = [
   mutation("together-without-last", "sqlite", "Of several keys, the last one is not locked.", [
     [
       "sqlite/operations/acquire.rs",
-      "for (lock, grant) in wanted.iter().zip(&grants) {",
-      "for (lock, grant) in wanted.iter().zip(&grants).take(grants.len().max(2) - 1) {",
+      "for ((lock, grant), joins) in wanted.iter().zip(&grants).zip(joins) {",
+      "for ((lock, grant), joins) in wanted.iter().zip(&grants).zip(joins).take(grants.len().max(2) - 1) {",
     ],
   ]),
   mutation(
@@ -48,15 +48,15 @@ export const together = [
   mutation("release-in-part", "sqlite", "Of several locks, a release frees all but the last.", [
     [
       "sqlite/operations/release.rs",
-      "delete(store, &lock_key, lock_id)?;",
-      "if lock_ids.len() == 1 || lock_ids.last() != Some(lock_id) { delete(store, &lock_key, lock_id)?; }",
+      "            Ok(owned) => {\n                free(store, &owned, lock_id, now_ms)?;",
+      "            Ok(owned) => {\n                if lock_ids.len() == 1 || lock_ids.last() != Some(lock_id) { free(store, &owned, lock_id, now_ms)?; }",
     ],
   ]),
   mutation("extend-in-part", "sqlite", "Of several locks, an extension makes one end later.", [
     [
       "sqlite/operations/extend.rs",
-      "for (lock_key, lock_id) in lock_keys.iter().zip(&extension.lock_ids) {",
-      "for (lock_key, lock_id) in lock_keys.iter().zip(&extension.lock_ids).take(1) {",
+      "for (lock, lock_id) in locks.iter().zip(&extension.lock_ids) {",
+      "for (lock, lock_id) in locks.iter().zip(&extension.lock_ids).take(1) {",
     ],
   ]),
   mutation("undo-in-part", "redis", "Of several locks, one that was granted in vain is released.", [

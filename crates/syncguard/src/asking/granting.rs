@@ -23,9 +23,26 @@ pub(crate) struct FoundLock {
     pub(crate) counter: i64,
     /// The labels of the lock that is there.
     pub(crate) labels: Labels,
+    /// The fence of those who share the key, if the claim is to join them.
+    pub(crate) joins: Option<Fence>,
+    /// Whether the lock that is there is that of those who share the key.
+    pub(crate) is_shared: bool,
 }
 
 impl FoundLock {
+    /// Nothing is there but a fence counter.
+    pub(crate) fn free(counter: i64) -> Self {
+        Self {
+            slot: None,
+            expires_at_ms: None,
+            own_fence: None,
+            counter,
+            labels: Labels::default(),
+            joins: None,
+            is_shared: false,
+        }
+    }
+
     /// When the lock that is there ends, if somebody holds it.
     fn live_until(&self, now_ms: i64) -> Option<i64> {
         let end = self.expires_at_ms;
@@ -79,12 +96,15 @@ pub(crate) fn grant(
             claim,
             free_in,
             labels,
-            is_shared: false,
+            is_shared: found[claim].is_shared,
         }));
     }
     let expires_at_ms = now_ms.saturating_add(ttl.as_millis());
     let grants = each().map(|(claim, lock)| {
-        let fence = Fence::after(lock.counter, now_ms)?;
+        let fence = match lock.joins {
+            Some(fence) => fence,
+            None => Fence::after(lock.counter, now_ms)?,
+        };
         Ok(grant_of(claim, lock, fence, expires_at_ms))
     });
     Ok(Granting::Write(grants.collect::<Result<_, Error>>()?))
@@ -217,13 +237,7 @@ mod tests {
     }
 
     fn free(counter: i64) -> FoundLock {
-        FoundLock {
-            slot: None,
-            expires_at_ms: None,
-            own_fence: None,
-            counter,
-            labels: Labels::default(),
-        }
+        FoundLock::free(counter)
     }
 
     fn owner(name: &str) -> Labels {

@@ -48,7 +48,7 @@
 //! Each backend has one connection on a thread of its own, started by the first operation and ended by
 //! [`close`](crate::Backend::close) or by dropping the backend. Operations that queue up while one
 //! transaction is written share the next. Several locks that are asked for together are written in one savepoint of it.
-//! Which slots of a key are held is one look at the range of their names.
+//! Which slots of a key are held is one look at the range of their names, and who shares a key one at that of its readers.
 //!
 //! # How waiters hear of releases
 //!
@@ -91,7 +91,7 @@ use crate::text::error::Error;
 use crate::values::batch::Batch;
 use crate::values::claim::{Claim, ClaimKind};
 use crate::values::due::MarkChange;
-use crate::values::key::Key;
+use crate::values::key::{Key, readers_name};
 use crate::values::time::{Clock, SystemClock, TimeAuthority};
 use crate::waiting::wakeups::{Wakeups, Watch};
 
@@ -216,9 +216,10 @@ impl Backend for SqliteBackend {
     }
 
     fn watch(&self, claim: &Claim) -> Option<Watch> {
-        // The name of the last slot stands for any of them.
+        // The name of the last slot stands for any of them, and that of no reader for all readers.
         let lock_key = match claim.kind {
-            ClaimKind::Exclusive | ClaimKind::Shared => KEYS.lock_key(&claim.key),
+            ClaimKind::Exclusive => KEYS.lock_key(&claim.key),
+            ClaimKind::Shared => KEYS.lock_key(&claim.key).map(|name| readers_name(&name)),
             ClaimKind::SlotOf(slots) => KEYS.lock_key(&claim.key.slot(slots.count())),
         };
         Some(self.wakeups.watch(&lock_key.ok()?))

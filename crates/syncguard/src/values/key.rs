@@ -83,7 +83,7 @@ impl Key {
         split_reader(&self.0).map(|(_, lock_id)| lock_id)
     }
 
-    /// The key of the gate to all slots of this key.
+    /// The key of the gate before all slots of this key, and before those who would share it.
     pub(crate) fn gate(&self) -> Self {
         self.slot(GATE)
     }
@@ -204,6 +204,27 @@ impl KeySpace<'_> {
 pub(crate) fn slot_range(slots_key: &str) -> [String; 2] {
     const NEXT: char = '\u{37f}';
     [SLOT_MARK, NEXT].map(|mark| format!("{slots_key}{mark}"))
+}
+
+/// The name of the gate to the lock of that name, where no name is too long to get another one.
+pub(crate) fn gate_name(lock_key: &str) -> String {
+    of_slot(GATE)(lock_key.to_owned())
+}
+
+/// The name that stands for all readers of a key: what their names begin with.
+pub(crate) fn readers_name(lock_key: &str) -> String {
+    format!("{lock_key}{SLOT_MARK}{READER}")
+}
+
+/// The name of the key, of a name that stands for all its readers.
+pub(crate) fn split_readers(text: &str) -> Option<&str> {
+    text.strip_suffix(READER)?.strip_suffix(SLOT_MARK)
+}
+
+/// What the names of all readers begin with, and what comes after all of them in the order of bytes.
+pub(crate) fn readers_range(lock_key: &str) -> [String; 2] {
+    const NEXT: char = 's';
+    [READER, NEXT].map(|mark| format!("{lock_key}{SLOT_MARK}{mark}"))
 }
 
 /// Puts the number of a slot behind a name.

@@ -58,6 +58,11 @@ impl LockId {
         Self(text)
     }
 
+    /// Whether this is the [group](Self::group) of that name, in whatever shard.
+    pub(crate) fn is_group_of(&self, name: &str) -> bool {
+        self.clone().with_first_byte(0) == Self::group(name)
+    }
+
     /// The first of its bytes. In a Redis Cluster it says in which shard the lock is.
     pub(crate) fn first_byte(&self) -> u8 {
         self.head()[0]
@@ -139,7 +144,8 @@ mod tests {
         // SHA-256 of "shared:catalogue" begins with these bytes.
         assert_eq!(group.as_str(), "AEbQ3KZOrzKh7PqWNyEw2w");
         assert_eq!(group.first_byte(), 0);
-        assert_ne!(LockId::group("catalogues"), group);
+        assert!(group.clone().with_first_byte(7).is_group_of("catalogue"));
+        assert!(!group.is_group_of("catalogues"));
     }
 
     #[test]

@@ -40,6 +40,11 @@ pub(crate) trait Store: Send + Sync + 'static {
         true
     }
 
+    /// Whether it has shared locks.
+    fn can_share(&self) -> bool {
+        false
+    }
+
     /// A fixture for one test, on the runtime that calls. Panics when there is none to have.
     async fn open(&self, setup: Setup) -> Box<dyn Fixture>;
 
@@ -88,6 +93,8 @@ pub(crate) enum Needs {
     Inspection,
     /// A user who may list locks.
     Listing,
+    /// Shared locks, and a user who may list locks.
+    Sharing,
 }
 
 impl Needs {
@@ -97,6 +104,7 @@ impl Needs {
             Self::Nothing => true,
             Self::Inspection => store.can_be_inspected(),
             Self::Listing => store.can_list(),
+            Self::Sharing => store.can_share() && store.can_list(),
         }
     }
 }

@@ -40,6 +40,7 @@ mod postgres;
 mod redis;
 #[cfg(feature = "redis")]
 mod redis_cluster;
+mod shared;
 mod slots;
 #[cfg(feature = "sqlite")]
 mod sqlite;
@@ -113,6 +114,7 @@ fn topics() -> Vec<(&'static str, Topic)> {
         ("lifecycle", lifecycle::TESTS),
         ("claims", claims::TESTS),
         ("slots", slots::TESTS),
+        ("shared", shared::TESTS),
         ("contention", contention::TESTS),
         ("expiration", expiration::TESTS),
         ("ownership", ownership::TESTS),

@@ -144,6 +144,8 @@ fn found_lock(
         own_fence,
         counter: counter.map_or(0, |counter| counter.fence),
         labels: lock.map(|lock| lock.labels).unwrap_or_default(),
+        joins: None,
+        is_shared: false,
     })
 }
 

@@ -20,7 +20,7 @@ use crate::text::error::{Error, ErrorKind};
 use crate::values::time::Clock;
 
 /// How many statements are kept prepared: all that the operations use, and a few more.
-const STATEMENTS: usize = 32;
+const STATEMENTS: usize = 48;
 
 /// What a committed transaction must survive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

@@ -1,14 +1,15 @@
 use std::borrow::Cow;
 use std::sync::LazyLock;
 
-use rusqlite::{OptionalExtension, ToSql, params, params_from_iter};
+use rusqlite::{Connection, ToSql, params, params_from_iter};
 
+use super::group;
 use super::labels;
 use super::mark;
 use super::slots::held_slots;
 use crate::asking::granting::{FoundLock, Granting, NoSlot, grant};
-use crate::asking::outcome::AcquireOutcome;
-use crate::asking::request::{AcquireRequest, shares_nothing};
+use crate::asking::outcome::{AcquireOutcome, Grant};
+use crate::asking::request::AcquireRequest;
 use crate::sqlite::connection::schema::KEYS;
 use crate::sqlite::connection::store::Store;
 use crate::sqlite::error::from_sqlite;
@@ -17,8 +18,9 @@ use crate::values::batch::Batch;
 use crate::values::claim::{Claim, ClaimKind};
 use crate::values::due::DoneMark;
 use crate::values::fence::Fence;
-use crate::values::key::Key;
+use crate::values::key::{Key, split_reader};
 use crate::values::labels::Labels;
+use crate::values::lock_id::LockId;
 use crate::values::time::is_held;
 
 const READ: &str = include_str!("acquire_read.sql");
@@ -61,35 +63,78 @@ pub(in crate::sqlite) fn acquire(
     let found: Batch<FoundLock> = found
         .map(|(lock, claim)| read(store, lock, claim, now_ms))
         .collect::<Result<_, Error>>()?;
+    let joins: Batch<bool> = found.iter().map(|lock| lock.joins.is_some()).collect();
     let grants = match grant(claims, &found, request.ttl, now_ms)? {
         Granting::Answer(answer) => return Ok(answer),
         Granting::Write(grants) => grants,
     };
     store.whole(|connection| {
-        let mut write_lock = connection.prepare_cached(&WRITE_LOCK)?;
-        let mut write_fence = connection.prepare_cached(WRITE_FENCE)?;
-        let labels = request.labels.texts();
-        for (lock, grant) in wanted.iter().zip(&grants) {
-            let (lock_id, fence) = (grant.lock_id.as_str(), grant.fence.to_string());
-            let columns: [&dyn ToSql; 6] = [
-                &lock.lock_key,
-                &lock_id,
-                &grant.expires_at_ms,
-                &now_ms,
-                &fence,
-                &lock.key.as_str(),
-            ];
-            let labels = labels.iter().map(|text| text as &dyn ToSql);
-            write_lock.execute(params_from_iter(columns.into_iter().chain(labels)))?;
-            write_fence.execute(params![
-                lock.fence_key,
-                grant.fence.get().cast_signed(),
-                lock.key.as_str(),
-            ])?;
+        for ((lock, grant), joins) in wanted.iter().zip(&grants).zip(joins) {
+            let shared = split_reader(&lock.lock_key);
+            if let Some((lock_key, _)) = &shared {
+                if joins {
+                    group::raise(connection, lock_key, grant.expires_at_ms)?;
+                } else {
+                    group::clear(connection, lock_key)?;
+                    let row = NewRow {
+                        lock_key,
+                        lock_id: &LockId::group(lock_key),
+                        user_key: lock.key.base(),
+                        labels: &Labels::default(),
+                    };
+                    write(connection, &row, grant, now_ms)?;
+                }
+            }
+            let row = NewRow {
+                lock_key: &lock.lock_key,
+                lock_id: &grant.lock_id,
+                user_key: lock.key.as_str(),
+                labels: &request.labels,
+            };
+            write(connection, &row, grant, now_ms)?;
+            // Who joins others has their fence.
+            if !joins {
+                connection.prepare_cached(WRITE_FENCE)?.execute(params![
+                    lock.fence_key,
+                    grant.fence.get().cast_signed(),
+                    shared.map_or(lock.key.as_str(), |_| lock.key.base()),
+                ])?;
+            }
         }
         Ok(())
     })?;
     Ok(AcquireOutcome::Acquired(grants))
+}
+
+/// A lock to write.
+struct NewRow<'a> {
+    lock_key: &'a str,
+    lock_id: &'a LockId,
+    user_key: &'a str,
+    labels: &'a Labels,
+}
+
+fn write(
+    connection: &Connection,
+    row: &NewRow<'_>,
+    grant: &Grant,
+    now_ms: i64,
+) -> rusqlite::Result<()> {
+    let (lock_id, fence) = (row.lock_id.as_str(), grant.fence.to_string());
+    let columns: [&dyn ToSql; 6] = [
+        &row.lock_key,
+        &lock_id,
+        &grant.expires_at_ms,
+        &now_ms,
+        &fence,
+        &row.user_key,
+    ];
+    let labels = row.labels.texts();
+    let labels = labels.iter().map(|text| text as &dyn ToSql);
+    connection
+        .prepare_cached(&WRITE_LOCK)?
+        .execute(params_from_iter(columns.into_iter().chain(labels)))
+        .map(drop)
 }
 
 /// What is stored as done, if that is the period that is asked for, or a later one.
@@ -116,7 +161,10 @@ fn keys_of<'a>(store: &Store, claims: &'a [Claim], now_ms: i64) -> Result<Keys<'
     };
     let slots = match kind {
         ClaimKind::Exclusive => return Ok(Ok(Batch::from([Cow::Borrowed(key)]))),
-        ClaimKind::Shared => return Err(shares_nothing("SQLite")),
+        ClaimKind::Shared => {
+            let readers = claims.iter().map(|claim| key.reader(&claim.lock_id));
+            return Ok(Ok(readers.map(Cow::Owned).collect()));
+        }
         ClaimKind::SlotOf(slots) => slots,
     };
     let slots_key = KEYS.slots_key(key)?;
@@ -159,26 +207,39 @@ fn read(
             read.query_one(names, |row| Ok((row.get(0)?, row.get(1)?)))
         })
         .map_err(from_sqlite)?;
-    let is_held = expires_at_ms.is_some_and(|at| is_held(at, now_ms));
-    // Only then: a key is free most of the time.
-    let held: Option<(Option<String>, Labels)> = match is_held {
-        true => connection
-            .prepare_cached(&READ_HELD)
-            .and_then(|mut read| {
-                let names = [&wanted.lock_key, claim.lock_id.as_str()];
-                read.query_one(names, |row| Ok((row.get(0)?, labels::read(row))))
-                    .optional()
-            })
-            .map_err(from_sqlite)?,
-        false => None,
-    };
-    let (own_fence, labels) = held.unwrap_or_default();
-    Ok(FoundLock {
+    let counter = counter.unwrap_or(0);
+    if claim.kind == ClaimKind::Shared {
+        return group::found(store, claim, &wanted.lock_key, counter, now_ms);
+    }
+    let found = FoundLock {
         slot: wanted.key.slot_number(),
-        expires_at_ms,
+        ..FoundLock::free(counter)
+    };
+    // A key is free most of the time, and then there is nothing more to read.
+    let Some(end) = expires_at_ms.filter(|at| is_held(*at, now_ms)) else {
+        return Ok(found);
+    };
+    let (own_fence, lock_id, labels): (Option<String>, String, Labels) = connection
+        .prepare_cached(&READ_HELD)
+        .and_then(|mut read| {
+            let names = [&wanted.lock_key, claim.lock_id.as_str()];
+            read.query_one(names, |row| {
+                Ok((row.get(0)?, row.get(1)?, labels::read(row)))
+            })
+        })
+        .map_err(from_sqlite)?;
+    let is_shared = group::is_group_id(&lock_id, &wanted.lock_key);
+    let end = match is_shared {
+        // Its readers may have ended before it, or been released by a version that does not know it.
+        true => group::readers_end(connection, &wanted.lock_key, now_ms).map_err(from_sqlite)?,
+        false => Some(end),
+    };
+    Ok(FoundLock {
+        expires_at_ms: end,
         own_fence: own_fence.map(|text| Fence::parse(&text)).transpose()?,
-        counter: counter.unwrap_or(0),
         labels,
+        is_shared,
+        ..found
     })
 }
 

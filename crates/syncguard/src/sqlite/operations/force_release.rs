@@ -1,5 +1,6 @@
 use rusqlite::OptionalExtension;
 
+use super::group;
 use crate::sqlite::connection::schema::KEYS;
 use crate::sqlite::connection::store::Store;
 use crate::sqlite::error::from_sqlite;
@@ -9,7 +10,7 @@ use crate::values::time::is_held;
 
 const DELETE: &str = include_str!("force_release.sql");
 
-/// Frees `key` whoever holds it; `true` if somebody did. The fence counter stays.
+/// Frees `key` whoever holds it, or shares it; `true` if somebody did. The fence counter stays.
 pub(in crate::sqlite) fn force_release(store: &Store, key: &Key) -> Result<bool, Error> {
     let lock_key = KEYS.lock_key(key)?;
     let now_ms = store.now_ms();
@@ -18,8 +19,13 @@ pub(in crate::sqlite) fn force_release(store: &Store, key: &Key) -> Result<bool,
         .prepare_cached(DELETE)
         .and_then(|mut delete| delete.query_one([&lock_key], |row| row.get(0)).optional())
         .map_err(from_sqlite)?;
-    if expires_at_ms.is_some() {
+    if let Some(was) = expires_at_ms {
         store.has_freed(&lock_key);
+        let connection = store.connection();
+        // If the lock is that of those who share the key, they have lost it. If it is that of one of them, the others have not.
+        let followed = group::clear(connection, &lock_key)
+            .and_then(|()| group::follow(store, &lock_key, was, None, now_ms));
+        followed.map_err(from_sqlite)?;
     }
     Ok(expires_at_ms.is_some_and(|at| is_held(at, now_ms)))
 }

@@ -3,12 +3,13 @@ use std::sync::Arc;
 
 use rusqlite::{Connection, OptionalExtension, params};
 
+use super::group;
 use super::slots::held_slots;
 use crate::sqlite::connection::schema::KEYS;
 use crate::sqlite::connection::store::Store;
 use crate::sqlite::error::from_sqlite;
 use crate::text::error::Error;
-use crate::values::key::{GATE, Key, split_slot};
+use crate::values::key::{GATE, Key, split_readers, split_slot};
 use crate::values::time::is_held;
 
 const READ: &str = include_str!("is_locked.sql");
@@ -41,7 +42,7 @@ pub(in crate::sqlite) fn is_locked(store: &Store, key: &Key) -> Result<KeyState,
 }
 
 /// Those of these storage keys that nobody holds, all at one moment. That of a slot stands for it and all before it: it
-/// is given if one of them is free.
+/// is given if one of them is free. That of all readers of a key is given if one could join them.
 pub(in crate::sqlite) fn free_among(
     store: &Store,
     lock_keys: &BTreeSet<Arc<str>>,
@@ -50,11 +51,12 @@ pub(in crate::sqlite) fn free_among(
     store.whole(|connection| {
         let mut free = Vec::new();
         for lock_key in lock_keys {
-            let is_free = match split_slot(lock_key) {
+            let is_free = match (split_slot(lock_key), split_readers(lock_key)) {
                 // The gate is no slot: who waits for it wants that one.
-                Some((slots_key, count)) if count != GATE => {
+                (Some((slots_key, count)), _) if count != GATE => {
                     held_slots(connection, slots_key, count, &[], now_ms)?.is_one_free()
                 }
+                (None, Some(lock_key)) => group::is_open(connection, lock_key, now_ms)?,
                 _ => {
                     let end = expiry(connection, lock_key)?;
                     !end.is_some_and(|at| is_held(at, now_ms))

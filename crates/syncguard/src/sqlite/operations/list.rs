@@ -3,7 +3,7 @@ use std::sync::LazyLock;
 use rusqlite::params;
 
 use super::labels;
-use super::lookup::Columns;
+use super::lookup::{Columns, is_group};
 use crate::asking::inspection::{LockPage, PageRequest};
 use crate::sqlite::connection::store::Store;
 use crate::sqlite::error::from_sqlite;
@@ -34,12 +34,18 @@ pub(in crate::sqlite) fn list(store: &Store, page: &PageRequest) -> Result<LockP
         )
         .map_err(from_sqlite)?;
     let mut found = LockPage::default();
-    let mut last = None;
+    let (mut last, mut rows_read) = (None, 0);
     for row in rows {
         let (columns, name) = row.map_err(from_sqlite)?;
-        found.locks.push(columns.into_record(now_ms)?);
         last = Some(name);
+        rows_read += 1;
+        let is_held = columns.is_of_live_group(store, now_ms)?;
+        let record = columns.into_record(now_ms)?;
+        // Who shares a key is listed, and their common lock is not.
+        if is_held && !is_group(&record.key, &record.lock_id) {
+            found.locks.push(record);
+        }
     }
-    found.next = last.filter(|_| found.locks.len() == limit);
+    found.next = last.filter(|_| rows_read == limit);
     Ok(found)
 }

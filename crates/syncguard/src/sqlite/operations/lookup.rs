@@ -2,7 +2,7 @@ use std::sync::LazyLock;
 
 use rusqlite::{OptionalExtension, Row};
 
-use super::labels;
+use super::{group, labels};
 use crate::asking::inspection::{LockRecord, Lookup};
 use crate::sqlite::connection::schema::KEYS;
 use crate::sqlite::connection::store::Store;
@@ -39,12 +39,13 @@ pub(in crate::sqlite) fn lookup(
     let Some(columns) = columns else {
         return Ok(None);
     };
+    let held = columns.is_of_live_group(store, now_ms)?;
     let record = columns.into_record(now_ms)?;
     let owned = match lookup {
         Lookup::Key(_) => true,
         Lookup::LockId(lock_id) => record.lock_id == *lock_id,
     };
-    Ok((owned && record.is_live()).then_some(record))
+    Ok((held && owned && record.is_live()).then_some(record))
 }
 
 /// The columns of a lock, as all statements that read one select them.
@@ -69,13 +70,21 @@ impl Columns {
         })
     }
 
+    /// Whether it is held as far as those go who share the lock with it.
+    pub(super) fn is_of_live_group(&self, store: &Store, now_ms: i64) -> Result<bool, Error> {
+        let key = Key::stored(&self.user_key).map_err(|_| malformed())?;
+        let name = KEYS.lock_key(&key)?;
+        group::has(store.connection(), &name, &self.fence, now_ms).map_err(from_sqlite)
+    }
+
     pub(super) fn into_record(self, read_at_ms: i64) -> Result<LockRecord, Error> {
         let key = Key::stored(&self.user_key).map_err(|_| malformed())?;
+        // Without the cause, which would show the text.
+        let lock_id = LockId::parse(&self.lock_id).map_err(|_| malformed())?;
         Ok(LockRecord {
-            is_shared: key.reader_id().is_some(),
+            is_shared: key.reader_id().is_some() || is_group(&key, &lock_id),
             key,
-            // Without the cause, which would show the text.
-            lock_id: LockId::parse(&self.lock_id).map_err(|_| malformed())?,
+            lock_id,
             expires_at_ms: self.expires_at_ms,
             acquired_at_ms: self.acquired_at_ms,
             fence: Fence::parse(&self.fence)?,
@@ -83,4 +92,10 @@ impl Columns {
             read_at_ms,
         })
     }
+}
+
+/// Whether this is the lock of those who share the key.
+pub(super) fn is_group(key: &Key, lock_id: &LockId) -> bool {
+    KEYS.lock_key(key)
+        .is_ok_and(|name| lock_id.is_group_of(&name))
 }

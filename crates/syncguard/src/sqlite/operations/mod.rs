@@ -4,6 +4,7 @@ pub(super) mod acquire;
 pub(super) mod extend;
 pub(super) mod facts;
 pub(super) mod force_release;
+mod group;
 pub(super) mod is_locked;
 mod labels;
 pub(super) mod list;

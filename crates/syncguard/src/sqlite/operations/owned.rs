@@ -2,6 +2,7 @@
 
 use rusqlite::OptionalExtension;
 
+use super::group;
 use crate::asking::outcome::Absence;
 use crate::sqlite::connection::store::Store;
 use crate::sqlite::error::from_sqlite;
@@ -12,37 +13,62 @@ use crate::values::time::is_held;
 const READ: &str = include_str!("owned.sql");
 const DELETE: &str = include_str!("release.sql");
 
-/// The storage key of the live lock that `lock_id` owns. An expired one is deleted.
+/// A lock that a lock id owns.
+pub(super) struct OwnedRow {
+    pub(super) lock_key: String,
+    pub(super) expires_at_ms: i64,
+}
+
+/// The live lock that `lock_id` owns. An expired one is deleted, and so is that of a reader whose group is gone. Nobody owns the
+/// lock of a group.
 pub(super) fn owned(
     store: &Store,
     lock_id: &LockId,
     now_ms: i64,
-) -> Result<Result<String, Absence>, Error> {
-    let row: Option<(String, String, i64)> = store
+) -> Result<Result<OwnedRow, Absence>, Error> {
+    let row: Option<(String, String, i64, String)> = store
         .connection()
         .prepare_cached(READ)
         .and_then(|mut read| {
             read.query_one([lock_id.as_str()], |row| {
-                Ok((row.get(0)?, row.get(1)?, row.get(2)?))
+                Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?))
             })
             .optional()
         })
         .map_err(from_sqlite)?;
-    let Some((lock_key, owner_id, expires_at_ms)) = row else {
+    let Some((lock_key, owner_id, expires_at_ms, fence)) = row else {
         return Ok(Err(Absence::NotFound));
     };
-    if owner_id != lock_id.as_str() {
+    if owner_id != lock_id.as_str() || lock_id.is_group_of(&lock_key) {
         return Ok(Err(Absence::NotFound));
     }
     if !is_held(expires_at_ms, now_ms) {
         delete(store, &lock_key, lock_id)?;
         return Ok(Err(Absence::Expired));
     }
-    Ok(Ok(lock_key))
+    if !group::has(store.connection(), &lock_key, &fence, now_ms).map_err(from_sqlite)? {
+        delete(store, &lock_key, lock_id)?;
+        return Ok(Err(Absence::NotFound));
+    }
+    Ok(Ok(OwnedRow {
+        lock_key,
+        expires_at_ms,
+    }))
 }
 
-/// Deletes the lock that `lock_id` owns. The fence counter stays.
-pub(super) fn delete(store: &Store, lock_key: &str, lock_id: &LockId) -> Result<(), Error> {
+/// Frees the lock that `lock_id` owns. The fence counter stays.
+pub(super) fn free(
+    store: &Store,
+    owned: &OwnedRow,
+    lock_id: &LockId,
+    now_ms: i64,
+) -> Result<(), Error> {
+    delete(store, &owned.lock_key, lock_id)?;
+    group::follow(store, &owned.lock_key, owned.expires_at_ms, None, now_ms).map_err(from_sqlite)
+}
+
+/// Deletes the lock that `lock_id` owns.
+fn delete(store: &Store, lock_key: &str, lock_id: &LockId) -> Result<(), Error> {
     store
         .connection()
         .prepare_cached(DELETE)

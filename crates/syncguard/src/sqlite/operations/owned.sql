@@ -1,1 +1,1 @@
-SELECT key, lock_id, expires_at_ms FROM syncguard_locks WHERE lock_id = ?1;
+SELECT key, lock_id, expires_at_ms, fence FROM syncguard_locks WHERE lock_id = ?1;

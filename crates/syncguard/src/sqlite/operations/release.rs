@@ -1,5 +1,5 @@
 use super::mark;
-use super::owned::{delete, owned};
+use super::owned::{free, owned};
 use crate::asking::outcome::{Absence, ReleaseOutcome};
 use crate::asking::request::Finish;
 use crate::sqlite::connection::schema::KEYS;
@@ -18,8 +18,8 @@ pub(in crate::sqlite) fn release(
     let released = lock_ids.iter().map(|lock_id| {
         Ok(match owned(store, lock_id, now_ms)? {
             Err(absence) => ReleaseOutcome::Absent(absence),
-            Ok(lock_key) => {
-                delete(store, &lock_key, lock_id)?;
+            Ok(owned) => {
+                free(store, &owned, lock_id, now_ms)?;
                 ReleaseOutcome::Released
             }
         })
@@ -36,13 +36,14 @@ pub(in crate::sqlite) fn finish(
     let name = mark::name_of(key)?;
     let lock_key = KEYS.lock_key(key)?;
     let mark = mark::read(store, &name)?;
-    match owned(store, lock_id, store.now_ms())? {
-        Ok(owned) if owned == lock_key => {
+    let now_ms = store.now_ms();
+    match owned(store, lock_id, now_ms)? {
+        Ok(owned) if owned.lock_key == lock_key => {
             // First, so that nothing is freed if it cannot be stored.
             if mark.is_none_or(|mark| due.is_after(&mark.due)) {
                 mark::write(store, &name, due, lock_id, key)?;
             }
-            delete(store, &owned, lock_id)?;
+            free(store, &owned, lock_id, now_ms)?;
             Ok(ReleaseOutcome::Released)
         }
         owned => {

@@ -18,7 +18,7 @@ use crate::sqlite::connection::store::{Store, Version};
 use crate::sqlite::connection::worker::Effect;
 use crate::sqlite::operations::is_locked::free_among;
 use crate::text::error::Error;
-use crate::values::key::{slot_range, split_slot};
+use crate::values::key::{GATE, readers_name, slot_range, split_slot};
 use crate::waiting::listener::{Listen, Listener, StoreMessage};
 
 /// How a backend's releases, and those of others, are heard.
@@ -46,7 +46,7 @@ impl Listen for Polling {
 struct Poller {
     queue: Weak<OperationQueue>,
     is_on_file: bool,
-    /// The storage keys for which somebody waits. That of a slot stands for it and all before it.
+    /// The storage keys for which somebody waits. That of a slot stands for it and all before it, and the name of all readers for any.
     names: Arc<BTreeSet<Arc<str>>>,
     /// What this backend has freed.
     freed_here: UnboundedReceiver<String>,
@@ -197,7 +197,12 @@ fn wanted<'a>(
             .filter(move |name| split_slot(name).is_some_and(|(_, count)| number <= count))
     });
     let same = names.get(name).filter(|_| slot.is_none());
-    of_slot.chain(same)
+    // Readers wait for the key, and for the gate before it.
+    let gated = slot.filter(|(_, number)| *number == GATE);
+    let lock_key = gated.map_or(name, |(lock_key, _)| lock_key);
+    let readers = names.get(readers_name(lock_key).as_str());
+    let readers = readers.filter(|_| slot.is_none() || gated.is_some());
+    of_slot.chain(same).chain(readers)
 }
 
 async fn asked(
@@ -298,10 +303,15 @@ mod tests {
             "a\u{37e}3",
             "b\u{37e}9",
             "a;1",
+            "a\u{37e}r",
         ];
         let names: BTreeSet<Arc<str>> = names.into_iter().map(Arc::from).collect();
         for (freed, wakes) in [
-            ("a", vec!["a"]),
+            ("a", vec!["a", "a\u{37e}r"]),
+            (
+                "a\u{37e}0",
+                vec!["a\u{37e}10", "a\u{37e}2", "a\u{37e}3", "a\u{37e}r"],
+            ),
             ("a\u{37e}1", vec!["a\u{37e}10", "a\u{37e}2", "a\u{37e}3"]),
             ("a\u{37e}3", vec!["a\u{37e}10", "a\u{37e}3"]),
             ("a\u{37e}10", vec!["a\u{37e}10"]),
