@@ -83,6 +83,11 @@ impl Key {
         split_reader(&self.0).map(|(_, lock_id)| lock_id)
     }
 
+    /// The key itself, of that of a reader.
+    pub(crate) fn of_all_readers(&self) -> Self {
+        Self(self.base().to_owned())
+    }
+
     /// The key of the gate before all slots of this key, and before those who would share it.
     pub(crate) fn gate(&self) -> Self {
         self.slot(GATE)

@@ -46,7 +46,7 @@ pub(super) struct QueuesInner {
 /// All who want something of one key.
 #[derive(Default)]
 pub(super) struct Queue {
-    /// A line for each wish. For a key itself there is only one.
+    /// A line for each wish. For a key itself there are only two: of those who would share it, and of others.
     pub(super) lines: SmallVec<[Line; 1]>,
     /// The slots that this process was granted while somebody waited, and has not released.
     pub(super) held: HashSet<u16>,
@@ -79,6 +79,9 @@ impl Queues {
 
     /// Notes that this process has sent the release of a lock in this lane, so that questions in the same lane come after it.
     pub(crate) fn release_sent(&self, key: &Key, lane: Option<Lane>) {
+        if key.reader_id().is_some() {
+            return;
+        }
         self.with_lines_for(key, |queue, slot| {
             if let Some(number) = slot {
                 queue.held.remove(&number);
@@ -89,7 +92,10 @@ impl Queues {
 
     /// Notes that such a release has ended.
     pub(crate) fn release_ended(&self, key: &Key) {
-        self.with_lines_for(key, |_, _| Line::release_ended);
+        match key.reader_id() {
+            Some(_) => self.with_lines_for(&key.of_all_readers(), |_, _| Line::reader_left),
+            None => self.with_lines_for(key, |_, _| Line::release_ended),
+        }
     }
 
     /// Tells the lines whose wish the lock of this key could meet. The line whose first waiter is the oldest is told first.

@@ -77,6 +77,7 @@ impl Ticket {
                 wish: Wish {
                     slots: claim.kind.slots(),
                     take: claims.len(),
+                    is_shared: claim.kind == ClaimKind::Shared,
                 },
                 was_freed: false,
             })
@@ -246,7 +247,7 @@ impl Ticket {
     /// for several releases.
     pub(crate) fn is_told(&self) -> bool {
         let doubted = lock(&self.queues.0).doubted_until;
-        let is_told = self.look(|line| Some(line.is_exclusive() && line.is_told()));
+        let is_told = self.look(|line| Some(line.is_of_key() && line.is_told()));
         is_told == Some(true) && doubted.is_none_or(|until| until <= Instant::now())
     }
 

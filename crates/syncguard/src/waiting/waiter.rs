@@ -118,7 +118,7 @@ impl Waiter {
         let start = Instant::now();
         Ok(Self {
             backend: Arc::clone(backend),
-            gathering: Gathering::new(start),
+            gathering: Gathering::new(&request.claims, start),
             request,
             policy,
             start,
@@ -361,7 +361,7 @@ impl Waiter {
                 claim,
                 free_in,
                 labels,
-                is_shared: _,
+                is_shared,
             }) => {
                 let labels = labels.to_texts();
                 let busy = Busy {
@@ -374,6 +374,7 @@ impl Waiter {
                 self.obstacles.said(claim_in_the_way, said);
                 self.contended += 1;
                 self.gathering.was_refused();
+                self.gathering.by_readers = is_shared;
                 (FailedAttempt::Locked, Some((claim, free_in)))
             }
             Err(error) => {

@@ -41,6 +41,7 @@ mod redis;
 #[cfg(feature = "redis")]
 mod redis_cluster;
 mod shared;
+mod shared_waiting;
 mod slots;
 #[cfg(feature = "sqlite")]
 mod sqlite;
@@ -115,6 +116,7 @@ fn topics() -> Vec<(&'static str, Topic)> {
         ("claims", claims::TESTS),
         ("slots", slots::TESTS),
         ("shared", shared::TESTS),
+        ("shared_waiting", shared_waiting::TESTS),
         ("contention", contention::TESTS),
         ("expiration", expiration::TESTS),
         ("ownership", ownership::TESTS),

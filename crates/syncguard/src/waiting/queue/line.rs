@@ -13,11 +13,12 @@ use crate::waiting::hand_over::{HandOver, LATE_MESSAGE};
 use crate::waiting::retry::RetryPolicy;
 use crate::waiting::wakeups::Watch;
 
-/// What is wanted of a key: the key itself, or so many of its slots. That one of them was refused says nothing of another.
+/// What is wanted of a key: the key itself, alone or with others, or so many of its slots. That one of them was refused says nothing of another.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(in crate::waiting) struct Wish {
     pub(in crate::waiting) slots: Option<Slots>,
     pub(in crate::waiting) take: usize,
+    pub(in crate::waiting) is_shared: bool,
 }
 
 /// One who waits.
@@ -64,7 +65,7 @@ pub(in crate::waiting) struct Line {
 /// What is known of what can be had.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Room {
-    /// Nobody was refused: of slots, all ask beside each other.
+    /// Nobody was refused: of slots, and of a key that is shared, all ask beside each other.
     Open,
     /// Something may have been freed by others: how much is unknown. So many may ask at the same time: at first one, and
     /// one more for each grant.
@@ -94,8 +95,14 @@ impl Line {
         }
     }
 
-    pub(in crate::waiting) fn is_exclusive(&self) -> bool {
+    /// Whether the key itself is wanted.
+    pub(in crate::waiting) fn is_of_key(&self) -> bool {
         self.wish.slots.is_none()
+    }
+
+    /// Whether only one can have it.
+    fn is_exclusive(&self) -> bool {
+        self.is_of_key() && !self.wish.is_shared
     }
 
     pub(in crate::waiting) fn is_idle(&self) -> bool {
@@ -158,7 +165,7 @@ impl Line {
     pub(in crate::waiting) fn asks(&mut self) -> bool {
         self.asking += 1;
         let was_freed = self.freed > 0;
-        self.freed = match self.is_exclusive() {
+        self.freed = match self.is_of_key() {
             true => 0,
             false => self.freed.saturating_sub(self.wish.take),
         };
@@ -230,6 +237,10 @@ impl Line {
         if self.is_exclusive() {
             let now = self.fills(Some(end));
             self.hand_over.granted(now);
+        } else if self.wish.is_shared {
+            // All others can share it, too.
+            self.ends_asking();
+            self.room = Room::Open;
         } else {
             self.ends_asking();
             if let Room::Unknown { window } = &mut self.room {
@@ -255,7 +266,7 @@ impl Line {
     /// Whether what the store tells now, so many times, is news.
     pub(in crate::waiting) fn is_news(&mut self, times: u64) -> bool {
         let now = Instant::now();
-        if self.is_exclusive() {
+        if self.is_of_key() {
             return !self.hand_over.is_late(now);
         }
         let is_news = self.hand_over.news_of_slots(times, now) > 0;
@@ -273,7 +284,7 @@ impl Line {
         if !self.is_told() || !self.hand_over.releases(now) {
             return;
         }
-        if !self.is_exclusive() {
+        if !self.is_of_key() {
             self.hand_over.slot_handed_over(now);
         }
         if lane.is_none() || lane != self.lane {
@@ -293,8 +304,15 @@ impl Line {
         self.free();
     }
 
+    /// This process has released the lock of one who shares the key. The store tells when the last one has.
+    pub(in crate::waiting) fn reader_left(&mut self) {
+        if self.is_exclusive() && !self.is_told() {
+            self.free();
+        }
+    }
+
     fn free(&mut self) {
-        self.freed = match self.is_exclusive() {
+        self.freed = match self.is_of_key() {
             true => 1,
             false => self.freed + 1,
         };

@@ -7,6 +7,9 @@
 //! Two waiters that gather never wait for each other in a circle, because both take locks in the same order. But each could have some of
 //! the slots of one key that both need. So whoever takes more than one slot of a key first takes its *gate*: the lock on slot 0, which is
 //! no slot.
+//!
+//! Those who share a key could pass a waiter for the key itself for ever, too. So it takes the gate, which none of them passes, and waits
+//! for the key behind it.
 
 use std::time::Duration;
 
@@ -27,11 +30,13 @@ use crate::waiting::retry::{FailedAttempt, RetryPolicy};
 /// The shortest time between two retries that are counted while this gathers.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(1);
 
-/// The claims to take in order, with a gate before several slots of a key.
+/// The claims to take in order, with a gate before several slots of a key, and before one lock for which readers make this wait.
 fn with_gates(claims: &[Claim]) -> Result<Vec<Claim>, Error> {
     let mut all = Vec::with_capacity(claims.len());
     for same in claims.chunk_by(|one, other| one.key == other.key) {
-        if let [first, _, ..] = same {
+        if let [first, ..] = same
+            && (same.len() > 1 || claims.len() == 1)
+        {
             all.push(Claim::new(first.key.gate())?);
         }
         all.extend_from_slice(same);
@@ -40,15 +45,15 @@ fn with_gates(claims: &[Claim]) -> Result<Vec<Claim>, Error> {
 }
 
 impl Waiter {
-    /// How long to gather, if it is time to do so. A waiter for one lock need not.
+    /// How long to gather, if it is time to do so.
     pub(super) fn gathers_for(&self) -> Option<Duration> {
         let left = self
             .limit()
             .map(|limit| limit.saturating_duration_since(Instant::now()));
         let has_time = left.is_none_or(|left| left > 2 * SHORTEST_CALL);
         let is_last = self.retry.is_last(self.elapsed_ms());
-        let may = self.request.claims.len() > 1 && has_time && !is_last;
-        self.gathering.window(self.start.elapsed()).filter(|_| may)
+        let window = self.gathering.window(self.start.elapsed());
+        window.filter(|_| has_time && !is_last)
     }
 
     /// Takes all that it wants, one after another. `None` if it did not get everything within the window. Then it holds nothing.
@@ -143,6 +148,7 @@ impl Waiter {
         };
         let mut part = Self::new(&self.backend, request, policy)?;
         part.number = self.number;
+        part.gathering = self.gathering.of_part(&part.request.claims, part.start);
         Ok(part)
     }
 

@@ -45,6 +45,9 @@ impl Waiter {
             Some(early) => (early, PauseEnd::Early),
             None => (self.retry_at, PauseEnd::Retry),
         };
+        // Later than now, so that one who has no time to take the gate does not look again and again.
+        let gate_at = self.gathering.gate_at(self.start);
+        let gate_at = gate_at.filter(|at| *at > Instant::now());
         let told = async {
             match &watch {
                 Some(watch) => watch.freed().await,
@@ -57,6 +60,7 @@ impl Waiter {
                 true => PauseEnd::Freed,
                 false => PauseEnd::Changed,
             },
+            () = sleep_if(gate_at) => PauseEnd::Changed,
             () = sleep_until(until) => end,
             () = self.backend.work().closing() => PauseEnd::Over,
             () = news.notified() => PauseEnd::Changed,
