@@ -8,12 +8,12 @@
 //   FirestoreDone FirestoreGuard FirestoreTransaction GrantedLock GuardQuery HashId HeldLock
 //   HeldLocks HeldSlot KeyLookup KeyOp LOCK_DEFAULTS LeadOptions Leadership LockBackend
 //   LockBackendLike LockConfig LockConfigOf LockError LockErrorCode LockErrorContext LockEvent
-//   LockHandle LockInfo LockInfoDebug LockMethod LockOp LockSet LocksHandle LocksOp LookupOptions
-//   MAX_KEY_LENGTH_BYTES OfSlot OnLeadError OnLost OnReleaseError OnceHandle OnceMethod OnceOptions
-//   OnceResult OwnershipLookup PostgresDone PostgresGuard PostgresTransaction RESERVE_BYTES
-//   RawLockData RedisEvalOptions RedisGuard RedisReply ReleaseAllOptions ReleaseAllResult
-//   ReleaseResult SlotClaim SlotConfig SlotHandle StoreMembers SyncGuardBackend TIME_TOLERANCE_MS
-//   TelemetryOptions TryLockMethod TryLockOptions TryLockResult acquireHandle
+//   LockHandle LockInfo LockInfoDebug LockMethod LockMode LockOp LockSet LocksHandle LocksOp
+//   LookupOptions MAX_KEY_LENGTH_BYTES ModeClaim OfSlot OnLeadError OnLost OnReleaseError OnceHandle
+//   OnceMethod OnceOptions OnceResult OwnershipLookup PostgresDone PostgresGuard PostgresTransaction
+//   RESERVE_BYTES RawLockData RedisEvalOptions RedisGuard RedisReply ReleaseAllOptions
+//   ReleaseAllResult ReleaseResult SlotClaim SlotConfig SlotHandle StoreMembers SyncGuardBackend
+//   TIME_TOLERANCE_MS TelemetryOptions TryLockMethod TryLockOptions TryLockResult acquireHandle
 //   calculateRedisServerTimeMs createFirestoreBackend createPostgresBackend createRedisBackend
 //   createSqliteBackend decorateAcquireResult generateLockId getById getByIdRaw getByKey getByKeyRaw
 //   hasFence hashKey isLive lead lock makeStorageKey normalizeAndValidateKey once owns
@@ -450,10 +450,17 @@ type LocksOp = Readonly<{
     /** Cancels the operation, which is then rejected with `Aborted`; the store may have carried it out. */
     signal?: AbortSignal | undefined;
 }>;
-/** What is asked of one key: the lock on it, or slots of it. A text alone stands for the lock. */
+/** How a key is locked: by any number of shared holders, or by one exclusive holder. */
+type LockMode = "shared" | "exclusive";
+/** What is asked of one key: the lock on it, or slots of it. A text alone stands for the lock, in exclusive mode. */
 type Claim = Readonly<{
     /** Names what the lock protects: at most 512 bytes of UTF-8 after NFC normalisation. */
     key: string;
+    /**
+     * `"shared"` to hold the lock together with all others who share it: whoever wants it alone waits until they have released it. A
+     * shared lock cannot become an exclusive one: release it, and ask for that. Not with slots. Default `"exclusive"`.
+     */
+    mode?: LockMode | undefined;
     /**
      * At most so many hold a slot of the key at a time; 1 to 1000. The limit is that of whoever asks: where different ones are in
      * use, there are never more holders than the largest of them says. Slots have nothing to do with the lock on the key itself.
@@ -469,6 +476,19 @@ type SlotClaim = Readonly<{
     /** At most so many hold a slot of the key at a time; 1 to 1000. */
     slots: number;
     /** With it, several are asked for: {@link Claim}. */
+    take?: undefined;
+    /** Slots are not shared. */
+    mode?: undefined;
+}>;
+/** A claim of the lock on a key, perhaps in shared mode. */
+type ModeClaim = Readonly<{
+    /** Names what the lock protects. */
+    key: string;
+    /** Whether others may hold it, too: {@link Claim}. */
+    mode: LockMode;
+    /** With them, slots are asked for: {@link Claim}. */
+    slots?: undefined;
+    /** With it, several slots are asked for: {@link Claim}. */
     take?: undefined;
 }>;
 /** Several claims, all or nothing: at most 100 locks. A key that is there twice is one key. */
@@ -873,6 +893,8 @@ interface LockConfig extends LockLabels {
     key: string;
     /** With it, one slot of the key is taken: {@link SlotConfig}. */
     slots?: undefined;
+    /** With `"shared"`, others may hold the lock, too, who share it: {@link Claim}. Default `"exclusive"`. */
+    mode?: LockMode | undefined;
     /** Milliseconds after which the lock ends by itself. Default 30000. */
     ttlMs?: number | undefined;
     /** Cancels the waiting, and aborts the signal of the callback's handle. It does not affect the release. */
@@ -907,7 +929,7 @@ type LockConfigOf<What> = Omit<LockConfig, "key"> & {
     key: What;
 };
 /** Options that take one slot of the key, beside which they stand, in the place of the lock on it. */
-type OfSlot<Options> = Omit<Options, "slots"> & {
+type OfSlot<Options> = Omit<Options, "slots" | "mode"> & {
     /** At most so many hold a slot of the key at a time; 1 to 1000. */
     slots: number;
 };
@@ -917,6 +939,8 @@ type SlotConfig = LockConfigOf<SlotClaim> | OfSlot<LockConfig>;
 interface BackendLockOptions extends LockLabels {
     /** With it, one slot of the key is taken: {@link OfSlot}. */
     slots?: undefined;
+    /** With `"shared"`, others may hold the lock, too, who share it: {@link Claim}. Default `"exclusive"`. */
+    mode?: LockMode | undefined;
     /** Milliseconds after which the lock ends by itself. Default 30000. */
     ttlMs?: number | undefined;
     /** Cancels the waiting. */
@@ -1067,6 +1091,8 @@ interface CommonBackendOptions {
 type AcquireOptions = LockLabels & {
     /** With it, one slot of the key is taken: {@link OfSlot}. */
     slots?: undefined;
+    /** With `"shared"`, others may hold the lock, too, who share it: {@link Claim}. Default `"exclusive"`. */
+    mode?: LockMode | undefined;
     /** Milliseconds after which the lock ends by itself. */
     ttlMs: number;
     /** Extends the lock by itself while it is held. Default: it ends with its TTL. */
@@ -1197,11 +1223,11 @@ type BoundLock<C extends BackendCapabilities = FencingCapabilities> = Bound<C> &
 /** Beside that of `C`, it is there for any store: what backends of several stores may be can be called by what they have in common. */
 type Bound<C extends BackendCapabilities = FencingCapabilities> = {
     /** Under the lock on a key. */
-    <T>(fn: (handle: LockHandle<C>) => Promise<T> | T, config: LockConfig): Promise<T>;
+    <T>(fn: (handle: LockHandle<C>) => Promise<T> | T, config: LockConfig | LockConfigOf<ModeClaim>): Promise<T>;
     /** Under one slot of a key. */
     <T>(fn: (handle: SlotHandle<C>) => Promise<T> | T, config: SlotConfig): Promise<T>;
     /** Under several locks, all or nothing. */
-    <T>(fn: (handle: LocksHandle<C>) => Promise<T> | T, config: LockConfigOf<Claims | Required<Claim>>): Promise<T>;
+    <T>(fn: (handle: LocksHandle<C>) => Promise<T> | T, config: LockConfigOf<Claims | Required<Omit<Claim, "mode">>>): Promise<T>;
 };
 /** What `createLock()` gives: {@link BoundLock} with a backend of its own, which is closed with it. */
 type ClosableLock<C extends BackendCapabilities = FencingCapabilities> = BoundLock<C> & {
@@ -1246,7 +1272,7 @@ type AcquireMethod<C extends BackendCapabilities = FencingCapabilities> = {
 /** `lock()` of a backend of this package. */
 type LockMethod<C extends BackendCapabilities = FencingCapabilities> = {
     /** The lock on a key. */
-    (key: string, options?: BackendLockOptions): Promise<HeldLock<C>>;
+    (key: string | ModeClaim, options?: BackendLockOptions): Promise<HeldLock<C>>;
     /** One slot of a key. */
     (key: string, options: OfSlot<BackendLockOptions>): Promise<HeldSlot<C>>;
     /** The same, as a claim. */
@@ -1261,13 +1287,13 @@ type TryLockMethod<C extends BackendCapabilities = FencingCapabilities> = TryLoc
 /** As `Bound`, there for any store, too. */
 type TryLock<C extends BackendCapabilities = FencingCapabilities> = {
     /** Under the lock on a key. */
-    <T>(key: string, fn: (handle: LockHandle<C>) => Promise<T> | T, options?: TryLockOptions): Promise<TryLockResult<T>>;
+    <T>(key: string | ModeClaim, fn: (handle: LockHandle<C>) => Promise<T> | T, options?: TryLockOptions): Promise<TryLockResult<T>>;
     /** Under one slot of a key. */
     <T>(key: string, fn: (handle: SlotHandle<C>) => Promise<T> | T, options: OfSlot<TryLockOptions>): Promise<TryLockResult<T>>;
     /** The same, as a claim. */
     <T>(claim: SlotClaim, fn: (handle: SlotHandle<C>) => Promise<T> | T, options?: TryLockOptions): Promise<TryLockResult<T>>;
     /** Under several locks, all or nothing. */
-    <T>(claims: Claims | Required<Claim>, fn: (handle: LocksHandle<C>) => Promise<T> | T, options?: TryLockOptions): Promise<TryLockResult<T>>;
+    <T>(claims: Claims | Required<Omit<Claim, "mode">>, fn: (handle: LocksHandle<C>) => Promise<T> | T, options?: TryLockOptions): Promise<TryLockResult<T>>;
 };
 /** `once()` of a backend of this package. */
 type OnceMethod<C extends BackendCapabilities = FencingCapabilities> = <T>(key: string, options: OnceOptions, fn: (handle: OnceHandle<C>) => Promise<T> | T) => Promise<OnceResult<T>>;
@@ -1337,6 +1363,11 @@ interface SyncGuardBackend<C extends BackendCapabilities = FencingCapabilities> 
      * ```ts
      * await using held = await backend.lock(["account:1", "account:2"]);
      * console.log("both accounts, under fences", held.fences.get("account:1"), held.fences.get("account:2"));
+     * ```
+     * @example
+     * ```ts
+     * await using reading = await backend.lock("catalogue", { mode: "shared" });
+     * console.log("beside other readers, and no writer, under fence", reading.fence);
      * ```
      * @example
      * ```ts
@@ -1481,6 +1512,8 @@ type LockEvent = {
     claims?: number;
     /** `hashKey(key)` of each of them. */
     keyHashes?: HashId[];
+    /** `"shared"` for an acquisition, or a wait, of one lock in shared mode. */
+    mode?: "shared";
     /** `hashKey(lockId)`, when the operation has a lock id. */
     lockIdHash?: HashId;
     /** Why an acquisition, release or extension did nothing, when known; `"done"` and `"ahead"` only for `once()`. */
@@ -1511,7 +1544,7 @@ type LockEvent = {
  * `…:mark`, `…:lost` and `…:wait` of `node:diagnostics_channel`. Only backends of this package publish. Members that it shares with
  * {@link LockEvent} mean the same.
  */
-interface DiagnosticsMessage extends Pick<LockEvent, "result" | "keyHash" | "claims" | "keyHashes" | "lockIdHash" | "reason" | "waitMs" | "attempts" | "wakeups" | "heldMs" | "extensions" | "lost" | "by"> {
+interface DiagnosticsMessage extends Pick<LockEvent, "result" | "keyHash" | "claims" | "keyHashes" | "mode" | "lockIdHash" | "reason" | "waitMs" | "attempts" | "wakeups" | "heldMs" | "extensions" | "lost" | "by"> {
     /** What was done; `"wait"` is the end of the waiting of `lock()`, whatever came of it. */
     type: LockEvent["type"] | "wait";
     /** The store, as in the backend's `capabilities`. */
@@ -1931,6 +1964,8 @@ type RawIdentifiers = StoredLabels & {
     lockId: string;
     /** The time on the store's clock at the lookup, in milliseconds since the Unix epoch. */
     readAtMs?: number;
+    /** Whether the key is shared: it is the lock of one who shares it, or found by the key, that of all who do. */
+    isShared?: boolean;
 };
 /** A lock as a store keeps it. */
 type RawLockData = {
@@ -3915,4 +3950,4 @@ declare namespace otel {
 }
 
 export { BACKEND_DEFAULTS, BACKEND_LIMITS, FAILURE_REASON, FENCE_THRESHOLDS, LOCK_DEFAULTS, LockError, MAX_KEY_LENGTH_BYTES, RESERVE_BYTES, TIME_TOLERANCE_MS, acquireHandle, attachRawData, calculateRedisServerTimeMs, checkAborted, createAutoLock, createDisposableHandle, createFirestoreBackend, createPostgresBackend, createRedisBackend, createSqliteBackend, dashboard, decorateAcquireResult, delay, firestore, formatFence, forrst, generateLockId, getById, getByIdRaw, getByKey, getByKeyRaw, hasFence, hashKey, isLive, lead, lock, logFenceWarning, makeStorageKey, mapBackendObservation, mapFirestoreConditions, mapRedisScriptResult, mapToMutationResult, mergeAcquisitionConfig, mergeBackendConfig, normalizeAndValidateKey, once, otel, owns, postgres, redis, redlock, sanitizeLockInfo, setDefaultBackend, sqlite, testing, validateLockId, withTelemetry };
-export type { AcquireMethod, AcquireOk, AcquireOptions, AcquireResult, AcquisitionOptions, AcquisitionPolicy, AsyncLock, AutoExtend, AutoExtendOptions, BackendCapabilities, BackendConfig, BackendLockOptions, BackendTransport, BoundLock, Claim, Claims, ClosableLock, CommonBackendOptions, DecoratedAcquireResult, DiagnosticsMessage, DisposableLockHandle, ExtendResult, Fence, FencingCapabilities, FirestoreDone, FirestoreGuard, FirestoreTransaction, GrantedLock, GuardQuery, HashId, HeldLock, HeldLocks, HeldSlot, KeyLookup, KeyOp, LeadOptions, Leadership, LockBackend, LockBackendLike, LockConfig, LockConfigOf, LockErrorCode, LockErrorContext, LockEvent, LockHandle, LockInfo, LockInfoDebug, LockMethod, LockOp, LockSet, LocksHandle, LocksOp, LookupOptions, MutationCondition, MutationReason, MutationResult, OfSlot, OnLeadError, OnLost, OnReleaseError, OnceHandle, OnceMethod, OnceOptions, OnceResult, OwnershipLookup, PostgresDone, PostgresGuard, PostgresTransaction, RawIdentifiers, RawLockData, RedisEvalOptions, RedisGuard, RedisReply, ReleaseAllOptions, ReleaseAllResult, ReleaseResult, SlotClaim, SlotConfig, SlotHandle, StoreMembers, SyncGuardBackend, TelemetryOptions, TryLockMethod, TryLockOptions, TryLockResult };
+export type { AcquireMethod, AcquireOk, AcquireOptions, AcquireResult, AcquisitionOptions, AcquisitionPolicy, AsyncLock, AutoExtend, AutoExtendOptions, BackendCapabilities, BackendConfig, BackendLockOptions, BackendTransport, BoundLock, Claim, Claims, ClosableLock, CommonBackendOptions, DecoratedAcquireResult, DiagnosticsMessage, DisposableLockHandle, ExtendResult, Fence, FencingCapabilities, FirestoreDone, FirestoreGuard, FirestoreTransaction, GrantedLock, GuardQuery, HashId, HeldLock, HeldLocks, HeldSlot, KeyLookup, KeyOp, LeadOptions, Leadership, LockBackend, LockBackendLike, LockConfig, LockConfigOf, LockErrorCode, LockErrorContext, LockEvent, LockHandle, LockInfo, LockInfoDebug, LockMethod, LockMode, LockOp, LockSet, LocksHandle, LocksOp, LookupOptions, ModeClaim, MutationCondition, MutationReason, MutationResult, OfSlot, OnLeadError, OnLost, OnReleaseError, OnceHandle, OnceMethod, OnceOptions, OnceResult, OwnershipLookup, PostgresDone, PostgresGuard, PostgresTransaction, RawIdentifiers, RawLockData, RedisEvalOptions, RedisGuard, RedisReply, ReleaseAllOptions, ReleaseAllResult, ReleaseResult, SlotClaim, SlotConfig, SlotHandle, StoreMembers, SyncGuardBackend, TelemetryOptions, TryLockMethod, TryLockOptions, TryLockResult };

@@ -262,6 +262,7 @@ test("wrong arguments are refused, and named", async () => {
     [[backend, backend], {}, /^clients must have one client, and has 2\..*quorum/],
     [[backend], { retryCount: -2 }, /^retryCount must be/],
     [[backend], { retryCount: 1.5 }, /^retryCount must be an integer/],
+    [[backend], { mode: "shared" }, /^mode is no setting/],
     [[backend], { driftFactor: 1 }, /^driftFactor must be less than 1/],
     [[backend], { retryCount: Number.NaN }, /^retryCount must be an integer/],
     [[backend], { retryDelay: -1 }, /^retryDelay must be a number/],

@@ -20,6 +20,11 @@ const many = (count: number) => Array.from({ length: count }, (_, at) => `accoun
 const WRONG_CLAIMS: [what: string, claims: unknown, message: RegExp][] = [
   ["no key", [], /^keys must not be empty$/],
   ["a key and slots of it", ["a", { key: "a", slots: 2 }], /^keys must not contain a key twice/],
+  [
+    "a key in both modes",
+    ["a", { key: "a", mode: "shared" }],
+    /mode "shared".* release it and ask/,
+  ],
   ["101 keys", many(101), /^keys must not ask for more than 100 locks at once: lock what contains/],
   [
     "101 locks of fewer keys",
@@ -44,6 +49,7 @@ test("a key that is there twice is one key", async () => {
     ["a", "b", "a"],
     ["caf\u00e9", "cafe\u0301"],
     ["a", { key: "a" }],
+    ["a", { key: "a", mode: "exclusive" } as const],
   ]) {
     const names = new Set(keys.map((key) => (typeof key === "string" ? key : key.key).normalize()));
     await using held = await backend.lock(keys, { ttlMs });
@@ -71,6 +77,8 @@ const WRONG_CLAIM: [what: string, claim: unknown, message: RegExp][] = [
   ]),
   ["more than there are", { key: "a", slots: 2, take: 3 }, /^take must not be larger than slots$/],
   ["take without slots", { key: "a", take: 1 }, /^take needs slots$/],
+  ["another mode", { key: "a", mode: "read" }, /^mode must be "shared" or "exclusive"$/],
+  ["slots to share", { key: "a", mode: "shared", slots: 2 }, /^mode cannot be given beside slots/],
   ["a member that is none", { key: "a", slots: 2, takes: 1 }, /takes.*take/s],
   ["a claim without a key", { slots: 2 }, /^Key must be a string/],
   ["bytes as a key", Buffer.from("b"), /^Key must be a string: give bytes as text/],
@@ -202,7 +210,13 @@ describe("lock ids", () => {
 });
 
 describe("a backend of users' own", () => {
-  const ASKED = [["a", "b"], ["a"], { key: "a", slots: 5 }, { key: "a", slots: 5, take: 2 }];
+  const ASKED = [
+    ["a", "b"],
+    ["a"],
+    { key: "a", slots: 5 },
+    { key: "a", slots: 5, take: 2 },
+    { key: "a", mode: "shared" },
+  ];
   const OWN: [what: string, wrap: (mine: LockBackendLike) => LockBackendLike][] = [
     ["itself", (mine) => mine],
     ["behind withTelemetry()", (mine) => withTelemetry(mine, { onEvent: () => undefined })],
@@ -215,7 +229,7 @@ describe("a backend of users' own", () => {
       expect(await lockError(lock(backend, () => 1, { key: key as string[] }))).toMatchObject({
         code: "InvalidArgument",
         message:
-          "this backend takes one key at a time: several keys, and slots, need a backend of this package",
+          "this backend takes one key at a time: several keys, slots and shared locks need a backend of this package",
       });
     }
     expect(mine.acquired).toEqual([]);
@@ -230,6 +244,7 @@ describe("a backend of users' own", () => {
     for (const refused of [
       backend.acquire({ claims: ["a", "b"], ttlMs } as never),
       backend.acquire({ key: "a", slots: 2, ttlMs } as never),
+      backend.acquire({ key: "a", mode: "shared", ttlMs } as never),
       backend.release({ lockIds } as never),
       backend.extend({ lockIds, ttlMs } as never),
     ]) {
@@ -294,6 +309,8 @@ describe("slots beside a key", () => {
   const WRONG: [key: unknown, beside: object, message: RegExp][] = [
     [claim, { slots: 2 }, /^slots belongs into the claim/],
     [["a", "b"], { slots: 2 }, /^slots belongs into the claim/],
+    [["a", "b"], { mode: "shared" }, /^mode belongs into the claim/],
+    ["a", { mode: "shared", slots: 2 }, /^mode cannot be given beside slots/],
     ["a", { slots: 2, take: 2 }, /^take belongs into a claim/],
     ["a", { slots: 0 }, /^slots must be a whole number/],
     ["", { slots: 2 }, /^Key must not be empty/],

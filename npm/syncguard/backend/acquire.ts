@@ -218,15 +218,25 @@ function targetOf(opts: AcquireArguments): LockTarget {
   return readTarget(claims, opts);
 }
 
-/** The granted locks, if several locks or a slot were asked for. */
+/** The granted locks, if several locks, a slot or one to share were asked for. */
 function locksOf(
   target: LockTarget,
   { locks, slot, lockId, fence }: Acquired,
 ): AcquiredLock[] | undefined {
   if (locks !== undefined) {
-    return locks.map((lock) => ({ ...lock, key: givenKey(target, lock.key) ?? lock.key }));
+    return locks.map((lock) => {
+      const key = givenKey(target, lock.key) ?? lock.key;
+      return { ...lock, key, ...modeOf(target, key) };
+    });
   }
-  if (slot === undefined && target.isSet !== true) return undefined;
+  const mode = modeOf(target, target.key);
+  if (slot === undefined && mode === undefined && target.isSet !== true) return undefined;
   // The addon answers a single claim without a list.
-  return [{ key: target.key, slot: slot ?? null, lockId, fence }];
+  return [{ key: target.key, slot: slot ?? null, ...mode, lockId, fence }];
+}
+
+/** The mode in which a key was asked for, if it is shared. */
+function modeOf({ claims }: LockTarget, key: string): Pick<AcquiredLock, "mode"> | undefined {
+  const claim = claims?.find((one) => one.key === key);
+  return claim?.kind === "shared" ? { mode: "shared" } : undefined;
 }

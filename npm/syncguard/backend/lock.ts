@@ -43,6 +43,7 @@ export type Config = Omit<LockConfig, "key" | keyof BesideKey> & BesideKey & { k
 /** The options of both ways to wait for a lock. */
 const BOTH = {
   ...LABEL_OPTIONS,
+  mode: true,
   slots: true,
   ttlMs: true,
   signal: true,

@@ -113,7 +113,7 @@ export function observeBackend<C extends BackendCapabilities>(
       : undefined;
   const operations: Operations<C> = {
     acquire: (opts, asked) =>
-      refusalOf(opts?.claims ?? opts?.slots) ??
+      refusalOf(opts?.claims ?? opts?.slots ?? opts?.mode) ??
       acquireOf(backend)?.(opts, asked) ??
       backend.acquire(opts),
     release: (opts) => refusalOf(lockIdsOf(opts)) ?? backend.release(opts as LockOp),

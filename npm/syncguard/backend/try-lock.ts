@@ -19,6 +19,7 @@ import type {
 const OPTIONS = optionNames("tryLock()", [
   ...namesOf<TryLockOptions>({
     ...LABEL_OPTIONS,
+    mode: true,
     slots: true,
     ttlMs: true,
     signal: true,

@@ -6,6 +6,8 @@ import type { ClaimSettings } from "./exports.js";
 export type ClaimKind =
   /** The key itself, for one holder. */
   | { readonly kind: "exclusive" }
+  /** The key, together with all others who share it. */
+  | { readonly kind: "shared" }
   /** `take` of so many slots, whichever are free. */
   | { readonly kind: "slots"; readonly slots: number; readonly take: number };
 
@@ -18,6 +20,8 @@ export function settingsOf(claim: CheckedClaim): ClaimSettings {
   switch (claim.kind) {
     case "exclusive":
       return { key };
+    case "shared":
+      return { key, mode: "shared" };
     case "slots":
       return { key, slots: claim.slots, take: claim.take };
   }

@@ -29,6 +29,8 @@ export interface CheckFailure {
 /** What is asked of one key. */
 export interface ClaimSettings {
   key: string;
+  /** `shared` for the key together with all others who share it; absent for the key alone. */
+  mode?: "shared";
   /** Any slot of so many; absent for the key itself. */
   slots?: number;
   /** How many slots. */

@@ -189,6 +189,7 @@ function readFound(at: number): RawRecord {
   };
   const labels = nextText(value(at, 4));
   if (labels !== "") Object.assign(record, JSON.parse(labels));
+  if (value(at, 5) === 1) record.isShared = true;
   return record;
 }
 

@@ -16,10 +16,12 @@ export type Acquired = {
   waitStats?: WaitStats;
 };
 
-/** One of several locks, or a slot. */
+/** One of several locks, or a slot, or one that is shared. */
 export type AcquiredLock = {
   key: string;
   slot: number | null;
+  /** Of one that is shared. */
+  mode?: "shared" | undefined;
   lockId: string;
   fence: string;
 };
@@ -69,6 +71,8 @@ export type RawRecord = StoredLabels & {
   acquiredAtMs: number;
   fence: string;
   readAtMs: number;
+  /** Whether the key is shared: it is the lock of one of those who share it, or found by the key, that of all. */
+  isShared?: boolean;
 };
 
 /** A result in JSON. */

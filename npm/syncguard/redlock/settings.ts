@@ -34,6 +34,9 @@ export function readSettings(
 ): Settings {
   if (overrides === undefined || overrides === null) return base;
   checkObject(overrides, "settings");
+  // Whoever takes it for redlock's would hold more than he believes.
+  if ("mode" in overrides)
+    throw invalid("mode is no setting of redlock's: its locks are exclusive");
   warnOfUnknown(overrides, OPTIONS);
   checkBooleans({ firstClientOnly: overrides.firstClientOnly ?? undefined });
   const valueOf = (name: keyof Settings): number => numberOf(overrides, name) ?? base[name];

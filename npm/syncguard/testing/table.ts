@@ -245,6 +245,7 @@ function placesOf(claim: CheckedClaim): { names: string[]; take: number } {
   const { key } = claim;
   switch (claim.kind) {
     case "exclusive":
+    case "shared":
       return { names: [key], take: 1 };
     case "slots": {
       const slots = Array.from({ length: claim.slots }, (_, at) => at + 1);

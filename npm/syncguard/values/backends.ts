@@ -21,6 +21,7 @@ import type {
   LockOp,
   LocksOp,
   OwnershipLookup,
+  ModeClaim,
   SlotClaim,
 } from "./names.js";
 import type {
@@ -155,13 +156,16 @@ export type BoundLock<C extends BackendCapabilities = FencingCapabilities> = Bou
 /** Beside that of `C`, it is there for any store: what backends of several stores may be can be called by what they have in common. */
 type Bound<C extends BackendCapabilities = FencingCapabilities> = {
   /** Under the lock on a key. */
-  <T>(fn: (handle: LockHandle<C>) => Promise<T> | T, config: LockConfig): Promise<T>;
+  <T>(
+    fn: (handle: LockHandle<C>) => Promise<T> | T,
+    config: LockConfig | LockConfigOf<ModeClaim>,
+  ): Promise<T>;
   /** Under one slot of a key. */
   <T>(fn: (handle: SlotHandle<C>) => Promise<T> | T, config: SlotConfig): Promise<T>;
   /** Under several locks, all or nothing. */
   <T>(
     fn: (handle: LocksHandle<C>) => Promise<T> | T,
-    config: LockConfigOf<Claims | Required<Claim>>,
+    config: LockConfigOf<Claims | Required<Omit<Claim, "mode">>>,
   ): Promise<T>;
 };
 
@@ -213,13 +217,16 @@ export type AcquireMethod<C extends BackendCapabilities = FencingCapabilities> =
 /** `lock()` of a backend of this package. */
 export type LockMethod<C extends BackendCapabilities = FencingCapabilities> = {
   /** The lock on a key. */
-  (key: string, options?: BackendLockOptions): Promise<HeldLock<C>>;
+  (key: string | ModeClaim, options?: BackendLockOptions): Promise<HeldLock<C>>;
   /** One slot of a key. */
   (key: string, options: OfSlot<BackendLockOptions>): Promise<HeldSlot<C>>;
   /** The same, as a claim. */
   (claim: SlotClaim, options?: BackendLockOptions): Promise<HeldSlot<C>>;
   /** Several locks, all or nothing. */
-  (claims: Claims | Required<Claim>, options?: BackendLockOptions): Promise<HeldLocks<C>>;
+  (
+    claims: Claims | Required<Omit<Claim, "mode">>,
+    options?: BackendLockOptions,
+  ): Promise<HeldLocks<C>>;
   /** The lock on a key once more: the compiler's errors name the last signature. */
   (key: string, options?: BackendLockOptions): Promise<HeldLock<C>>;
 };
@@ -232,7 +239,7 @@ export type TryLockMethod<C extends BackendCapabilities = FencingCapabilities> =
 type TryLock<C extends BackendCapabilities = FencingCapabilities> = {
   /** Under the lock on a key. */
   <T>(
-    key: string,
+    key: string | ModeClaim,
     fn: (handle: LockHandle<C>) => Promise<T> | T,
     options?: TryLockOptions,
   ): Promise<TryLockResult<T>>;
@@ -250,7 +257,7 @@ type TryLock<C extends BackendCapabilities = FencingCapabilities> = {
   ): Promise<TryLockResult<T>>;
   /** Under several locks, all or nothing. */
   <T>(
-    claims: Claims | Required<Claim>,
+    claims: Claims | Required<Omit<Claim, "mode">>,
     fn: (handle: LocksHandle<C>) => Promise<T> | T,
     options?: TryLockOptions,
   ): Promise<TryLockResult<T>>;
@@ -333,6 +340,11 @@ export interface SyncGuardBackend<
    * ```ts
    * await using held = await backend.lock(["account:1", "account:2"]);
    * console.log("both accounts, under fences", held.fences.get("account:1"), held.fences.get("account:2"));
+   * ```
+   * @example
+   * ```ts
+   * await using reading = await backend.lock("catalogue", { mode: "shared" });
+   * console.log("beside other readers, and no writer, under fence", reading.fence);
    * ```
    * @example
    * ```ts

@@ -1,4 +1,4 @@
-/** Reads what is asked for: one key, several at once, or slots. */
+/** Reads what is asked for: one key, alone or shared, several at once, or slots. */
 
 import type { CheckedClaim, ClaimKind } from "../native/claims.js";
 import { constants } from "../native/constants.js";
@@ -21,6 +21,7 @@ const KINDS: Record<
   }
 > = {
   exclusive: { isExclusive: true, isOneIfTwice: true },
+  shared: { isExclusive: false, isOneIfTwice: true },
   slots: { isExclusive: false, isOneIfTwice: false },
 };
 
@@ -28,7 +29,7 @@ const KINDS: Record<
 export type LockTarget = {
   /** The key. For several, the first. */
   readonly key: string;
-  /** The claims, checked. Absent for the lock on a single key, which `acquire()` checks. */
+  /** The claims, checked. Absent for the exclusive lock on a single key, which `acquire()` checks. */
   readonly claims?: readonly CheckedClaim[];
   /** Whether several locks are asked for, and not one lock or one slot. */
   readonly isSet?: boolean;
@@ -41,12 +42,12 @@ export type Wanted = string | Claim | readonly (string | Claim)[];
 export type BesideKey = { readonly [Name in Exclude<keyof Claim, "key">]?: Claim[Name] };
 
 /** Their names. */
-export const BESIDE_KEY = namesOf<BesideKey>({ slots: true, take: true });
+export const BESIDE_KEY = namesOf<BesideKey>({ mode: true, slots: true, take: true });
 const CLAIM_OPTIONS = optionNames("a claim", ["key", ...BESIDE_KEY]);
 
 /** Whether some of them are given; `null` counts as not given. */
-export function isBesideKey({ slots, take }: BesideKey): boolean {
-  return (slots ?? take ?? undefined) !== undefined;
+export function isBesideKey({ mode, slots, take }: BesideKey): boolean {
+  return (mode ?? slots ?? take ?? undefined) !== undefined;
 }
 
 /**
@@ -56,12 +57,15 @@ export function isBesideKey({ slots, take }: BesideKey): boolean {
  */
 export function readTarget(wanted: Wanted, beside: BesideKey = NOTHING): LockTarget {
   if (!isBesideKey(beside)) return readWanted(wanted);
-  const { slots, take } = beside;
+  const { mode, slots, take } = beside;
   if ((take ?? undefined) !== undefined) {
     throw invalid("take belongs into a claim: { key, slots, take }");
   }
-  if (!isName(wanted)) throw invalid("slots belongs into the claim: { key, slots }");
-  return readWanted({ key: wanted, slots });
+  if (!isName(wanted)) {
+    const name = (slots ?? undefined) === undefined ? "mode" : "slots";
+    throw invalid(`${name} belongs into the claim: { key, ${name} }`);
+  }
+  return readWanted({ key: wanted, mode, slots });
 }
 
 const NOTHING: BesideKey = {};
@@ -84,9 +88,7 @@ function readWanted(wanted: Wanted): LockTarget {
     if (before === undefined) {
       named.set(name, claim);
       count += claim.kind === "slots" ? claim.take : 1;
-    } else if (before.kind !== claim.kind || !KINDS[claim.kind].isOneIfTwice) {
-      throw invalid("keys must not contain a key twice where slots of it are asked for");
-    }
+    } else checkSame(before, claim);
   }
   const claims = [...named.values()];
   if (claims.length === 0) throw invalid("keys must not be empty");
@@ -96,6 +98,14 @@ function readWanted(wanted: Wanted): LockTarget {
     );
   }
   return { key: claims[0]?.key ?? "", claims, isSet: true };
+}
+
+/** Checks two claims of one key, which are one. */
+function checkSame(before: ClaimKind, claim: ClaimKind): void {
+  if (!KINDS[before.kind].isOneIfTwice || !KINDS[claim.kind].isOneIfTwice) {
+    throw invalid("keys must not contain a key twice where slots of it are asked for");
+  }
+  if (before.kind !== claim.kind) throw invalid(BOTH_MODES);
 }
 
 /** Whether a value is to be checked as a key. Bytes are, so that the error says so: they would also pass as a claim, whose members are numbers. */
@@ -113,16 +123,24 @@ function readClaim(claim: Claim): CheckedClaim {
 
 function readKind(claim: BesideKey): ClaimKind {
   const [slots, take] = [claim.slots ?? undefined, claim.take ?? undefined];
+  const mode = claim.mode ?? "exclusive";
+  if (mode !== "shared" && mode !== "exclusive") {
+    throw invalid('mode must be "shared" or "exclusive"');
+  }
   if (slots === undefined) {
     if (take !== undefined) throw invalid("take needs slots");
-    return { kind: "exclusive" };
+    return { kind: mode };
   }
+  if (mode === "shared") throw invalid("mode cannot be given beside slots, which are not shared");
   checkCount(slots, "slots", maxSlots);
   if (take === undefined) return { kind: "slots", slots, take: 1 };
   checkCount(take, "take", maxClaims);
   if (take > slots) throw invalid("take must not be larger than slots");
   return { kind: "slots", slots, take };
 }
+
+const BOTH_MODES =
+  'keys must not contain a key both with mode "shared" and without: a shared lock cannot become an exclusive one; release it and ask for that';
 
 function checkCount(count: unknown, name: string, max: number): asserts count is number {
   if (!Number.isInteger(count) || (count as number) < 1 || (count as number) > max) {
@@ -145,7 +163,7 @@ export function givenKey({ claims }: LockTarget, key: string | undefined): strin
   return claims?.find((claim) => claim.key.normalize() === key)?.key ?? key;
 }
 
-/** The keys that nobody else can lock meanwhile. Those of slots are not among them. */
+/** The keys that nobody else can lock meanwhile. Those of slots are not among them, nor those that are shared. */
 export function exclusiveKeys({ key, claims }: LockTarget): readonly string[] {
   return claims?.flatMap((claim) => (KINDS[claim.kind].isExclusive ? [claim.key] : [])) ?? [key];
 }

@@ -28,10 +28,18 @@ export type LocksOp = Readonly<{
   signal?: AbortSignal | undefined;
 }>;
 
-/** What is asked of one key: the lock on it, or slots of it. A text alone stands for the lock. */
+/** How a key is locked: by any number of shared holders, or by one exclusive holder. */
+export type LockMode = "shared" | "exclusive";
+
+/** What is asked of one key: the lock on it, or slots of it. A text alone stands for the lock, in exclusive mode. */
 export type Claim = Readonly<{
   /** Names what the lock protects: at most 512 bytes of UTF-8 after NFC normalisation. */
   key: string;
+  /**
+   * `"shared"` to hold the lock together with all others who share it: whoever wants it alone waits until they have released it. A
+   * shared lock cannot become an exclusive one: release it, and ask for that. Not with slots. Default `"exclusive"`.
+   */
+  mode?: LockMode | undefined;
   /**
    * At most so many hold a slot of the key at a time; 1 to 1000. The limit is that of whoever asks: where different ones are in
    * use, there are never more holders than the largest of them says. Slots have nothing to do with the lock on the key itself.
@@ -48,6 +56,20 @@ export type SlotClaim = Readonly<{
   /** At most so many hold a slot of the key at a time; 1 to 1000. */
   slots: number;
   /** With it, several are asked for: {@link Claim}. */
+  take?: undefined;
+  /** Slots are not shared. */
+  mode?: undefined;
+}>;
+
+/** A claim of the lock on a key, perhaps in shared mode. */
+export type ModeClaim = Readonly<{
+  /** Names what the lock protects. */
+  key: string;
+  /** Whether others may hold it, too: {@link Claim}. */
+  mode: LockMode;
+  /** With them, slots are asked for: {@link Claim}. */
+  slots?: undefined;
+  /** With it, several slots are asked for: {@link Claim}. */
   take?: undefined;
 }>;
 

@@ -2,7 +2,7 @@
 
 import type { LockError } from "../native/errors.js";
 import type { LockLabels } from "../native/outcome.js";
-import type { GrantedLock, SlotClaim } from "./names.js";
+import type { GrantedLock, LockMode, SlotClaim } from "./names.js";
 
 /**
  * Called when a release fails where nothing can be thrown: at the end of an `await using` block or of `lock()`. Without such a
@@ -95,6 +95,8 @@ export interface LockConfig extends LockLabels {
   key: string;
   /** With it, one slot of the key is taken: {@link SlotConfig}. */
   slots?: undefined;
+  /** With `"shared"`, others may hold the lock, too, who share it: {@link Claim}. Default `"exclusive"`. */
+  mode?: LockMode | undefined;
   /** Milliseconds after which the lock ends by itself. Default 30000. */
   ttlMs?: number | undefined;
   /** Cancels the waiting, and aborts the signal of the callback's handle. It does not affect the release. */
@@ -131,7 +133,7 @@ export type LockConfigOf<What> = Omit<LockConfig, "key"> & {
 };
 
 /** Options that take one slot of the key, beside which they stand, in the place of the lock on it. */
-export type OfSlot<Options> = Omit<Options, "slots"> & {
+export type OfSlot<Options> = Omit<Options, "slots" | "mode"> & {
   /** At most so many hold a slot of the key at a time; 1 to 1000. */
   slots: number;
 };
@@ -143,6 +145,8 @@ export type SlotConfig = LockConfigOf<SlotClaim> | OfSlot<LockConfig>;
 export interface BackendLockOptions extends LockLabels {
   /** With it, one slot of the key is taken: {@link OfSlot}. */
   slots?: undefined;
+  /** With `"shared"`, others may hold the lock, too, who share it: {@link Claim}. Default `"exclusive"`. */
+  mode?: LockMode | undefined;
   /** Milliseconds after which the lock ends by itself. Default 30000. */
   ttlMs?: number | undefined;
   /** Cancels the waiting. */
@@ -309,6 +313,8 @@ export interface CommonBackendOptions {
 export type AcquireOptions = LockLabels & {
   /** With it, one slot of the key is taken: {@link OfSlot}. */
   slots?: undefined;
+  /** With `"shared"`, others may hold the lock, too, who share it: {@link Claim}. Default `"exclusive"`. */
+  mode?: LockMode | undefined;
   /** Milliseconds after which the lock ends by itself. */
   ttlMs: number;
   /** Extends the lock by itself while it is held. Default: it ends with its TTL. */

@@ -1,17 +1,35 @@
-/** Names slots as stores do: docs/format.md, "Slots". */
+/** Names slots, and the locks of those who share a key, as stores do: docs/format.md, "Slots" and "Shared locks". */
 
-/** The character between a key and the number of a slot. */
-const SLOT_MARK = "\u037e";
+import { createHash } from "node:crypto";
+
+/** The character between a key and the number of a slot, or what tells one who shares the key. */
+const MARK = "\u037e";
+
+/** What names a lock. */
+type Named = {
+  key: string;
+  slot: number | null;
+  mode?: "shared" | undefined;
+  lockId?: string;
+};
 
 /** The key of a lock as a store has it. */
-export function storedKey({ key, slot }: { key: string; slot: number | null }): string {
+export function storedKey({ key, slot, mode, lockId = "" }: Named): string {
   const name = key.normalize();
-  return slot === null ? name : `${name}${SLOT_MARK}${slot}`;
+  if (mode !== undefined) return `${name}${MARK}r${lockId}`;
+  return slot === null ? name : `${name}${MARK}${slot}`;
 }
 
 /** Takes apart a key as a store has it: the user's key, and the number of the slot. */
 export function parted(stored: string): { key: string; slot: number | undefined } {
-  const at = stored.lastIndexOf(SLOT_MARK);
+  const at = stored.lastIndexOf(MARK);
   if (at === -1) return { key: stored, slot: undefined };
-  return { key: stored.slice(0, at), slot: Number(stored.slice(at + 1)) };
+  const slot = Number(stored.slice(at + 1));
+  return { key: stored.slice(0, at), slot: Number.isNaN(slot) ? undefined : slot };
+}
+
+/** The lock id by which stores show what all who share a key have together. It gives nobody a right. */
+export function groupOf(key: string): string {
+  const digest = createHash("sha256").update(`shared:${key}`).digest();
+  return Buffer.concat([Buffer.alloc(1), digest.subarray(0, 15)]).toString("base64url");
 }

@@ -16,6 +16,8 @@ export type LockEvent = {
   claims?: number;
   /** `hashKey(key)` of each of them. */
   keyHashes?: HashId[];
+  /** `"shared"` for an acquisition, or a wait, of one lock in shared mode. */
+  mode?: "shared";
   /** `hashKey(lockId)`, when the operation has a lock id. */
   lockIdHash?: HashId;
   /** Why an acquisition, release or extension did nothing, when known; `"done"` and `"ahead"` only for `once()`. */
@@ -53,6 +55,7 @@ export interface DiagnosticsMessage extends Pick<
   | "keyHash"
   | "claims"
   | "keyHashes"
+  | "mode"
   | "lockIdHash"
   | "reason"
   | "waitMs"

@@ -176,7 +176,7 @@ function adopt<C extends BackendCapabilities>(
 
 /** The error where a user's own backend is asked for more than a key. */
 export const ONE_AT_A_TIME =
-  "this backend takes one key at a time: several keys, and slots, need a backend of this package";
+  "this backend takes one key at a time: several keys, slots and shared locks need a backend of this package";
 
 /** Frees a lock that was granted to somebody who has cancelled. */
 function giveBack<C extends BackendCapabilities>(

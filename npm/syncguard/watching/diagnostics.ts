@@ -20,6 +20,8 @@ export type RawIdentifiers = StoredLabels & {
   lockId: string;
   /** The time on the store's clock at the lookup, in milliseconds since the Unix epoch. */
   readAtMs?: number;
+  /** Whether the key is shared: it is the lock of one who shares it, or found by the key, that of all who do. */
+  isShared?: boolean;
 };
 
 /** A lock as a store keeps it. */

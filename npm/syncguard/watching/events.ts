@@ -26,7 +26,7 @@ export type Observation = {
   contended?: number;
 } & Pick<
   LockEvent,
-  "claims" | "waitMs" | "attempts" | "wakeups" | "heldMs" | "extensions" | "lost" | "by"
+  "claims" | "mode" | "waitMs" | "attempts" | "wakeups" | "heldMs" | "extensions" | "lost" | "by"
 >;
 
 /** How a lock was held, when it is released by its handle, or lost. */
@@ -62,11 +62,17 @@ export function joined(inner: Stream | undefined, outer: Stream): Stream {
 }
 
 /** What something is about: a key, or several, or so many lock ids. */
-export type Subject = Pick<Observation, "key" | "keys" | "claims">;
+export type Subject = Pick<Observation, "key" | "keys" | "claims" | "mode">;
 
 /** What an acquisition is about. */
 export function subject({ key, claims }: LockTarget): Subject {
-  return claims === undefined ? { key } : subjectOfKeys(claims.map((claim) => claim.key));
+  if (claims === undefined) return { key };
+  const [first, second] = claims;
+  const isShared = second === undefined && first?.kind === "shared";
+  return {
+    ...subjectOfKeys(claims.map((claim) => claim.key)),
+    ...(isShared && { mode: "shared" as const }),
+  };
 }
 
 /** One key is told of as such, however it was asked for. */

@@ -17,16 +17,17 @@ type Waiting = {
 type Ids = {
   readonly key?: string | undefined;
   readonly claims?: unknown;
+  readonly mode?: unknown;
   readonly lockId?: string | undefined;
   readonly lockIds?: unknown;
   readonly signal?: unknown;
 };
 
 /** What a call is about: its caller may have given anything. */
-function subjectOf({ key, claims, lockIds }: Ids, target: LockTarget | undefined): Subject {
+function subjectOf({ key, claims, mode, lockIds }: Ids, target: LockTarget | undefined): Subject {
   if (target !== undefined) return subject(target);
   if (Array.isArray(lockIds)) return { claims: lockIds.length };
-  if (!Array.isArray(claims)) return { key };
+  if (!Array.isArray(claims)) return mode === "shared" ? { key, mode } : { key };
   const name = (claim: unknown): unknown => (claim as { key?: unknown } | null)?.key ?? claim;
   return subjectOfKeys(claims.map(name).filter((text) => typeof text === "string"));
 }

@@ -12,6 +12,7 @@ use syncguard::{
 use tokio::time::Instant;
 
 use crate::convert::error::causes;
+use crate::convert::inspection::shown_key;
 use crate::io_thread;
 
 /// What an operation came to.
@@ -236,9 +237,9 @@ fn encode(outcome: Completion, texts: &mut String) -> (Tag, [f64; VALUES]) {
                 record.expires_at_ms as f64,
                 record.acquired_at_ms as f64,
                 record.read_at_ms as f64,
-                push(texts, record.key.as_str()),
+                push(texts, shown_key(&record)),
                 push_labels(texts, labels_json(record.labels.iter())),
-                0.0,
+                f64::from(u8::from(record.is_shared)),
                 0.0,
             ];
             Tag::Found

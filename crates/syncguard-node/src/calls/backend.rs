@@ -49,6 +49,9 @@ impl From<syncguard::TimeAuthority> for TimeAuthority {
 #[napi(object)]
 pub struct ClaimSettings {
     pub key: String,
+    /// `shared` for the key together with all others who share it; absent for the key alone.
+    #[napi(ts_type = "\"shared\"")]
+    pub mode: Option<String>,
     /// Any slot of so many; absent for the key itself.
     pub slots: Option<f64>,
     /// How many slots.
@@ -59,7 +62,11 @@ impl ClaimSettings {
     fn into_claims(self) -> Result<Vec<Claim>, Error> {
         let key = Key::new(&self.key)?;
         let Some(slots) = self.slots else {
-            return Ok(vec![Claim::new(key)?]);
+            let claim = match self.mode {
+                Some(_) => Claim::shared(key)?,
+                None => Claim::new(key)?,
+            };
+            return Ok(vec![claim]);
         };
         let slots = Slots::new(whole(slots, "slots", f64::from(MAX_SLOTS))? as u16)?;
         let take = whole(self.take.unwrap_or(1.0), "take", MAX_CLAIMS as f64)?;

@@ -47,16 +47,27 @@ pub(crate) fn page_json(page: &LockPage) -> Value {
     json!({ "locks": locks, "next": page.next })
 }
 
+/// The key that JavaScript is shown: of a slot with its number, and the user's own of one that is shared.
+pub(crate) fn shown_key(record: &LockRecord) -> &str {
+    match record.is_shared {
+        true => record.key.base(),
+        false => record.key.as_str(),
+    }
+}
+
 /// As `RawRecord` of `native/outcome.ts`.
 fn record_json(record: &LockRecord) -> Value {
     let mut json = json!({
-        "key": record.key.as_str(),
+        "key": shown_key(record),
         "lockId": record.lock_id.as_str(),
         "expiresAtMs": record.expires_at_ms,
         "acquiredAtMs": record.acquired_at_ms,
         "fence": record.fence.to_string(),
         "readAtMs": record.read_at_ms,
     });
+    if record.is_shared {
+        json["isShared"] = true.into();
+    }
     for (name, text) in record.labels.iter() {
         json[name] = text.into();
     }
