@@ -8,7 +8,7 @@ import type { Watch } from "../waiting/polling.js";
 import type { Absence, MissingLock, RawRecord, StoredLabels } from "../native/outcome.js";
 import type { CheckedClaim } from "../native/claims.js";
 import type { AcquireDetails } from "../native/store.js";
-import { parted, storedKey } from "../values/slots.js";
+import { groupOf, parted, storedKey } from "../values/slots.js";
 import { formatFence, generateLockId, normalizeAndValidateKey } from "../values/values.js";
 
 /** What is kept of a lock. */
@@ -36,6 +36,8 @@ type Listener = { tell: () => void };
 /** What several test backends share, as processes share a server. */
 export class Table {
   readonly #rows = new Map<string, Row>();
+  /** The locks of those who share a key, by that key. They are in `#rows`, too. */
+  readonly #readers = new Map<string, Set<Row>>();
   readonly #fences = new Map<string, number>();
   /** For which period something was done last, by key; as stored. */
   readonly #marks = new Map<string, DoneMark>();
@@ -57,26 +59,32 @@ export class Table {
       if (!Array.isArray(free)) return { ...free, key: claim.key };
       keys.push(...free);
     }
-    // Counters that have come to their end leave nothing behind.
-    const fences = keys.map((key) => this.#nextFence(key));
+    const shared = new Set(wanted.filter(({ kind }) => kind === "shared").map(({ key }) => key));
+    // Counters that have come to their end leave nothing behind. Who joins others has their fence.
+    const fences = keys.map((key) => this.find(key)?.fence ?? this.#nextFence(key));
     const nowMs = this.clock.now();
     return keys.map((key, at) => {
       const fence = fences[at] as string;
+      const lockId = generateLockId();
+      const mode = shared.has(key) ? "shared" : undefined;
       const row: Row = {
-        key,
-        lockId: generateLockId(),
+        key: mode === undefined ? key : storedKey({ key, slot: null, mode, lockId }),
+        lockId,
         fence,
         acquiredAtMs: nowMs,
         expiresAtMs: nowMs + ttlMs,
+        ...(mode && { isShared: true }),
         ...labels,
       };
-      this.#rows.set(key, row);
+      this.#rows.set(row.key, row);
+      if (mode !== undefined) this.#join(key, row);
       return row;
     });
   }
 
   /** Under which names a claim can be granted, or what stands in the way. */
   #free(claim: CheckedClaim): string[] | Omit<Obstacle, "key"> {
+    if (claim.kind === "shared" && this.find(claim.key)?.isShared === true) return [claim.key];
     const { names, take } = placesOf(claim);
     const held = names.flatMap((name) => this.find(name) ?? []);
     if (names.length - held.length < take) {
@@ -137,21 +145,50 @@ export class Table {
   }
 
   forceRelease(key: string): boolean {
-    const row = this.find(key);
-    if (row === undefined) return false;
-    this.#delete(row);
-    return true;
+    const held = this.#held(key);
+    for (const row of held) this.#delete(row);
+    return held.length > 0;
   }
 
-  /** The lock on a key that is held. */
+  /** The lock on a key that is held: of one that is shared, what all who share it have together. */
   find(key: string): Row | undefined {
+    const held = this.#held(key);
+    const [first] = held;
+    if (first?.isShared !== true) return first;
+    const expiresAtMs = Math.max(...held.map((row) => row.expiresAtMs));
+    const { fence, acquiredAtMs } = first;
+    return { key, lockId: groupOf(key), fence, acquiredAtMs, expiresAtMs, isShared: true };
+  }
+
+  /** The locks on a key that are held: one, or those of all who share it. */
+  #held(key: string): Row[] {
     const row = this.#rows.get(key);
-    return row !== undefined && this.#isLive(row) ? row : undefined;
+    if (row !== undefined && this.#isLive(row)) return [row];
+    return [...(this.#readers.get(key) ?? [])].filter((reader) => this.#isLive(reader));
+  }
+
+  /** Adds one to those who share a key, and forgets those who have ended. */
+  #join(key: string, row: Row): void {
+    for (const reader of this.#readers.get(key) ?? []) {
+      if (!this.#isLive(reader)) this.#forget(reader);
+    }
+    const readers = this.#readers.get(key) ?? new Set();
+    this.#readers.set(key, readers.add(row));
+  }
+
+  #forget(row: Row): void {
+    this.#rows.delete(row.key);
+    if (row.isShared !== true) return;
+    const { key } = parted(row.key);
+    const readers = this.#readers.get(key);
+    readers?.delete(row);
+    if (readers?.size === 0) this.#readers.delete(key);
   }
 
   findById(lockId: string): Row | undefined {
     const row = this.#owned(lockId);
-    return typeof row === "string" ? undefined : row;
+    if (typeof row === "string") return undefined;
+    return row.isShared === true ? { ...row, key: parted(row.key).key } : row;
   }
 
   /** Deletes what is left of a lock that ended long ago. */
@@ -164,11 +201,10 @@ export class Table {
 
   /** Ends the time of a lock, as if its holder had been paused. */
   expire(key: string): boolean {
-    const row = this.find(key);
-    if (row === undefined) return false;
-    row.expiresAtMs = this.clock.now() - TIME_TOLERANCE_MS;
-    this.#freed(key);
-    return true;
+    const held = this.#held(key);
+    for (const row of held) row.expiresAtMs = this.clock.now() - TIME_TOLERANCE_MS;
+    if (held.length > 0) this.#freed(key);
+    return held.length > 0;
   }
 
   /**
@@ -219,7 +255,7 @@ export class Table {
   }
 
   #delete(row: Row): void {
-    this.#rows.delete(row.key);
+    this.#forget(row);
     this.#freed(row.key);
   }
 
