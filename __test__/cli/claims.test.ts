@@ -47,6 +47,25 @@ describe("exec", () => {
     expect(await json(0, url, "list")).toEqual({ locks: [], next: null });
   });
 
+  it("shares a key with --shared, and with nobody who has it alone", async () => {
+    const reader = await backend.lock("a", { mode: "shared" });
+    const { code, stdout } = await cli(url, "exec", "a", "b", "--shared", "--", "echo", "ran");
+    expect({ code, stdout }).toEqual({ code: 0, stdout: "ran\n" });
+    const shown = { key: "a", mode: "shared", fence: reader.fence };
+    expect(await json(0, url, "status", "a")).toMatchObject({ locked: true, ...shown });
+    const lockIdHash = hashKey(reader.lockId);
+    const listed = await json(0, url, "list");
+    expect(listed).toMatchObject({ locks: [{ ...shown, lockIdHash }] });
+    expect((listed as { locks: object[] }).locks).toHaveLength(1);
+    expect((await cli(url, "list")).stdout).toContain("a, shared");
+    expect((await cli(url, "exec", "a", "--", "echo", "ran")).code).toBe(75);
+    await reader.release();
+    const writer = await backend.lock("a");
+    expect((await cli(url, "exec", "a", "--shared", "--", "echo", "ran")).code).toBe(75);
+    await writer.release();
+    expect((await cli(url, "exec", "a", "--shared", "--slots", "2", "--", "true")).code).toBe(64);
+  });
+
   it("takes all or none of them", async () => {
     const held = await backend.lock("b");
     const { code, stdout, stderr } = await cli(url, "exec", "a", "b", "--", "echo", "ran");

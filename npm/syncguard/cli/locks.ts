@@ -6,7 +6,8 @@ import { formatDuration } from "./duration.js";
 import type { Output } from "./output.js";
 
 /** The key for people. */
-export function keyOf({ key, slot }: ShownLock): string {
+export function keyOf({ key, slot, mode }: ShownLock): string {
+  if (mode !== undefined) return `${key}, ${mode}`;
   return slot === undefined ? key : `${key}, slot ${slot}`;
 }
 

@@ -11,6 +11,8 @@ export type ShownLock = {
   key: string;
   /** The number of the slot, of one. */
   slot?: number;
+  /** Of one that several share. */
+  mode?: "shared";
   owner: string | null;
   fence: string;
   acquiredAtMs: number;
@@ -36,6 +38,7 @@ export function shownLock(lock: RawRecord, showsLockId: boolean): ShownLock {
   const shown: ShownLock = {
     key,
     ...(slot === undefined ? {} : { slot }),
+    ...(lock.isShared === true && { mode: "shared" as const }),
     owner: owner ?? null,
     fence,
     acquiredAtMs,

@@ -61,6 +61,10 @@ export const exec: Command = {
       value: "N",
       help: "take one of N slots of the key, in place of the lock on it",
     },
+    shared: {
+      type: "boolean",
+      help: "share the lock with all others who do, and with nobody else",
+    },
     take: { type: "string", value: "K", help: "with --slots: take K of them, or none" },
     "min-hold": {
       type: "string",
@@ -144,6 +148,7 @@ type Settings = {
   /** As given; they stand in this order in the environment of the command. */
   readonly keys: readonly string[];
   readonly slots: number | undefined;
+  readonly isShared: boolean;
   readonly take: number | undefined;
   readonly ttlMs: number;
   readonly minHoldMs: number;
@@ -167,9 +172,11 @@ function read({ values, operands }: Invocation): Settings {
   const ttlMs = duration("ttl", BACKEND_DEFAULTS.ttlMs, readPositiveDuration);
   const minHoldMs = duration("min-hold", 0, readDuration);
   if (minHoldMs > ttlMs) throw usage("--min-hold must not be longer than --ttl");
-  const due = readOnce(values, operands.length === 1 && slots === undefined);
+  const isShared = values.shared === true;
+  if (isShared && slots !== undefined) throw usage("--shared and --slots exclude each other");
+  const due = readOnce(values, operands.length === 1 && slots === undefined && !isShared);
   return {
-    ...{ keys: [...new Set(operands)], slots, take, ttlMs, minHoldMs },
+    ...{ keys: [...new Set(operands)], slots, take, isShared, ttlMs, minHoldMs },
     waitMs: duration("wait", 0, readDuration),
     due,
     allowAhead: values["allow-ahead"] === true,
@@ -265,9 +272,11 @@ async function acquire(
   settings: Settings,
   { came }: Signals,
 ): Promise<Held | NothingToDo | undefined> {
-  const { keys, slots, take, ttlMs, minHoldMs, waitMs, autoExtend, owner } = settings;
+  const { keys, slots, take, isShared, ttlMs, minHoldMs, waitMs, autoExtend, owner } = settings;
   const [key = ""] = keys;
-  const claims = slots === undefined ? keys : [{ key, slots, take }];
+  const mode = isShared ? ("shared" as const) : undefined;
+  const claims =
+    slots === undefined ? keys.map((name) => ({ key: name, mode })) : [{ key, slots, take }];
   const isOne = keys.length === 1 && slots === undefined;
 
   const options = { ttlMs, owner, signal: came, autoExtend: autoExtend || undefined };
@@ -275,7 +284,7 @@ async function acquire(
   const onLost = (): void => undefined;
   try {
     if (waitMs === 0) {
-      const target = isOne ? { key } : { claims };
+      const target = isOne ? { key, mode } : { claims };
       const wanted = { ...options, ...target } as AcquireArguments;
       return await acquireOnce(backend, wanted, settings, onLost);
     }
@@ -287,7 +296,7 @@ async function acquire(
     } as const;
     const held = { onLost, minHoldMs: minHoldMs > 0 ? minHoldMs : undefined };
     const how = { ...options, ...held, acquisition };
-    return await (isOne ? backend.lock(key, how) : backend.lock(claims, how));
+    return await (isOne ? backend.lock(key, { ...how, mode }) : backend.lock(claims, how));
   } catch (error) {
     const code = error instanceof LockError ? error.code : undefined;
     if (code === "AcquisitionTimeout" || (code === "Aborted" && came.aborted)) return undefined;
