@@ -34,7 +34,7 @@ fn main() -> io::Result<()> {
     Ok(())
 }
 
-/// The text with all that it includes, as far to the right as the line that names it.
+/// The text with all that it includes, as far to the right as the line that names it. What is included may include more.
 fn whole(text: &str) -> io::Result<String> {
     let mut script = String::new();
     for line in text.lines() {
@@ -46,7 +46,7 @@ fn whole(text: &str) -> io::Result<String> {
         let part = fs::read_to_string(&path).map_err(|error| {
             io::Error::new(error.kind(), format!("{}: {error}", path.display()))
         })?;
-        for line in part.lines() {
+        for line in whole(&part)?.lines() {
             let indent = if line.is_empty() { "" } else { indent };
             script += &format!("{indent}{line}\n");
         }

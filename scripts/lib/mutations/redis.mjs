@@ -87,7 +87,7 @@ export const redis = [
     "A fence is a number, counted when its lock is released.",
     [
       REDIS_WITHOUT_TIME,
-      ["redis/operations/parts/grant.lua", "  call('SET', KEYS[3], counted)\n", ""],
+      ["redis/operations/parts/spend.lua", "  call('SET', KEYS[3], counted)\n", ""],
       [
         "redis/operations/parts/free.lua",
         FREE_AND_DELETE,
@@ -129,7 +129,7 @@ export const redis = [
     ],
   ]),
   mutation("redis-is-locked-tolerance", "redis", "`isLocked` leaves out the tolerance.", [
-    ["redis/operations/is_locked.lua", "if expires > held_after then", "if expires > now then"],
+    ["redis/operations/is_locked.lua", "if expires > held_after and", "if expires > now and"],
   ]),
   mutation("redis-release-tells-nobody", "redis", "A release wakes nobody.", [
     ["redis/operations/parts/wake.lua", "  redis.pcall('PUBLISH', channel, '')", "  local _ = ''"],

@@ -17,8 +17,8 @@ export const together = [
     [
       [
         "redis/operations/acquire_all.lua",
-        "    return { 0, place, outcome[2], outcome[3], first_id }",
-        "    outcome = function() return { 1, 1, now + ttl } end",
+        "    return is_held and { 0, place, outcome[2], outcome[3], first_id } or outcome\n",
+        "    if not is_held then return outcome end\n    outcome = function() return { 1, 1, now + ttl } end\n",
       ],
     ],
   ),

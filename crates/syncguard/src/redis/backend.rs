@@ -377,6 +377,9 @@ pub(super) fn owned_keys(
             .key(names, &names.index_key(lock.lock_id)?)
             .keys_of(names, lock.lock_key.as_deref());
     }
+    for lock in locks {
+        plan = plan.group_of(names, lock.lock_key.as_deref());
+    }
     Ok(plan)
 }
 

@@ -8,7 +8,7 @@ use super::hash_slots;
 use crate::asking::outcome::Grant;
 use crate::text::error::Error;
 use crate::values::claim::{Claim, ClaimKind};
-use crate::values::key::{Key, KeySpace, nfc};
+use crate::values::key::{Key, KeySpace, nfc, split_reader};
 use crate::values::lock_id::LockId;
 
 /// The bounds of a Redis key's name: the longest one, and how much of that is left free (docs/format.md, "Storage keys"). Each
@@ -114,7 +114,7 @@ impl Names {
     }
 
     /// The shard of a lock: the first byte of SHA-256 over the name that the lock has on a standalone server. A slot's name counts
-    /// without its number, so that all slots of a key are in one shard. `None` if there are no shards.
+    /// without its number, and a reader's as that of its key, so that all of them are in one shard. `None` if there are no shards.
     fn shard(&self, key: &Key) -> Result<Option<u8>, Error> {
         if !self.is_sharded() {
             return Ok(None);
@@ -194,6 +194,30 @@ impl Names {
                 })
             }
         })
+    }
+
+    /// Three names that stand beside the lock that is shared, without the client's prefix: the reader's own lock, the ends of all
+    /// readers, and the gate at which somebody waits until they have left.
+    pub(super) fn beside_shared(&self, claim: &Claim) -> Result<[String; 3], Error> {
+        let readers = readers_key(&self.lock_key(&claim.key)?);
+        let reader = self.lock_key(&claim.key.reader(&claim.lock_id))?;
+        let gate = self.lock_key(&claim.key.gate())?;
+        if !self.fits(&gate, &claim.lock_id) {
+            return Err(Error::invalid(
+                "keyPrefix is too long for a shared lock on this key: in a redis cluster, the parts of the lock would be in \
+                 different shards",
+            ));
+        }
+        Ok([reader, readers, gate])
+    }
+
+    /// The lock id of all who share the key. In shards, it names the shard, too.
+    pub(super) fn group_id(&self, claim: &Claim) -> LockId {
+        let group = LockId::group(claim.key.as_str());
+        match self.is_sharded() {
+            true => group.with_first_byte(claim.lock_id.first_byte()),
+            false => group,
+        }
     }
 
     /// The name of the lock that was granted, without the client's prefix.
@@ -279,12 +303,28 @@ fn one_of(claim: &Claim) -> Cow<'_, Key> {
     }
 }
 
-/// The name of a lock. The name of a slot lacks its number and the separator before that.
+/// The name of a lock. The name of a slot lacks its number and the separator before that; that of a reader is the name of its key.
 fn unnumbered(space: &KeySpace<'_>, key: &Key) -> Result<String, Error> {
-    match key.slot_number() {
-        Some(_) => space.slots_key(key),
-        None => space.lock_key(key),
+    if key.slot_number().is_some() {
+        return space.slots_key(key);
     }
+    let mut name = space.lock_key(key)?;
+    if let Some((base, _)) = split_reader(&name) {
+        name.truncate(base.len());
+    }
+    Ok(name)
+}
+
+/// What scripts touch beside the lock of that name, if it is a reader's: the lock on its key, which is the group's, and the ends of all
+/// readers.
+pub(super) fn group_keys(lock_key: &str) -> Option<[String; 2]> {
+    let (group, _) = split_reader(lock_key)?;
+    Some([group.to_owned(), readers_key(group)])
+}
+
+/// The name under which it is kept when those end who share the lock of that name.
+fn readers_key(lock_key: &str) -> String {
+    format!("{lock_key}\u{37e}readers")
 }
 
 fn space(prefix: &str) -> KeySpace<'_> {

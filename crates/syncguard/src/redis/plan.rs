@@ -9,7 +9,7 @@ use sha1::{Digest, Sha1};
 use tokio::time::Instant;
 
 use super::error::{Cause, reply_code, script_error, to_error_hiding};
-use super::names::{ClientPrefix, Names};
+use super::names::{ClientPrefix, Names, group_keys};
 use super::replication::Replication;
 use super::reply::{Reply, Tag};
 use crate::asking::sending::Sending;
@@ -206,6 +206,14 @@ impl Plan {
         }
     }
 
+    /// Adds what scripts touch beside that lock, if it is a reader's.
+    pub(super) fn group_of(mut self, names: &Names, lock_key: Option<&str>) -> Self {
+        for name in lock_key.and_then(group_keys).into_iter().flatten() {
+            self = self.key(names, &name);
+        }
+        self
+    }
+
     /// Adds an argument.
     pub(super) fn arg(mut self, text: &str) -> Self {
         self.0.text.push_str(text);
@@ -376,7 +384,7 @@ mod tests {
             "ERR The user executing the script can't run this command or subcommand script: secret",
         ] {
             let error = plan().error(Cause::Reply(text));
-            let needs = "a script that needs +eval +evalsha +del +get +time was refused: ";
+            let needs = "a script that needs +eval +evalsha +del +get +set +time +zrem +zremrangebyscore +zrevrange was refused: ";
             assert!(error.message().starts_with(needs), "{error}");
             assert!(!error.message().contains("secret"));
         }

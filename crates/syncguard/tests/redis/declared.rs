@@ -16,7 +16,7 @@ use syncguard::{
 };
 
 use crate::support::attempts::Attempts as _;
-use crate::support::claims::{extend, ids, plain, release, slot, take};
+use crate::support::claims::{extend, ids, plain, release, shared, slot, take};
 use crate::support::locks::{acquire, key, request, ttl};
 use crate::support::redis_server::RedisServer;
 use crate::support::resp::{Answer, Resp};
@@ -26,6 +26,7 @@ tests![
     a_holder_works_on_a_strict_server_in_one_round_trip,
     what_is_known_by_its_lock_id_alone_is_looked_for_first,
     slots_and_several_locks_work_on_a_strict_server,
+    shared_locks_work_on_a_strict_server,
     what_is_done_and_guarded_works_on_a_strict_server,
     force_and_clean_up_work_on_a_strict_server,
     what_cannot_be_done_on_a_strict_server_is_refused_by_name,
@@ -196,6 +197,52 @@ async fn slots_and_several_locks_work_on_a_strict_server() {
     }
 }
 
+async fn shared_locks_work_on_a_strict_server() {
+    for prefix in prefixes() {
+        let t = Scene::new(prefix);
+        let backend = t.backend();
+        let set = take(&backend, [shared("k"), plain("l"), shared("m")]).await;
+        let alone = take(&backend, [shared("k")]).await.remove(0);
+        let outcome = extend(&backend, ids(&set), ttl(40_000)).await;
+        assert!(is_extended(&outcome));
+        let extended = backend.extend(&alone.lock_id, ttl(50_000)).await;
+        assert!(is_extended(&extended.unwrap()));
+        let reader = key("k").reader(&alone.lock_id);
+        for lookup in [
+            Lookup::LockId(alone.lock_id.clone()),
+            Lookup::Key(reader.clone()),
+        ] {
+            assert!(backend.lookup(&lookup).await.unwrap().is_some());
+        }
+        assert!(backend.is_locked(&reader).await.unwrap());
+        let eval = Operation::Eval(Eval {
+            locks: [(reader.clone(), alone.lock_id.clone())].into(),
+            script: "return redis.call('INCR', KEYS[1])".to_owned(),
+            keys: vec!["n".to_owned()],
+            arguments: Vec::new(),
+            sending: Sending::default(),
+        });
+        let outcome: EvalOutcome = backend.ask(eval).await.unwrap();
+        assert_eq!(outcome, EvalOutcome::Done(Reply::Int(1)));
+        let released = release(&backend, ids(&set)).await;
+        assert!(released.iter().all(|it| *it == ReleaseOutcome::Released));
+        assert_eq!(t.calls(), 9);
+        let released = backend.release(&alone.lock_id).await.unwrap();
+        assert_eq!(released, ReleaseOutcome::Released);
+        assert!(!backend.is_locked(&key("k")).await.unwrap());
+        // By those who know nothing.
+        let set = take(&backend, [shared("k"), plain("l"), shared("m")]).await;
+        let alone = take(&backend, [shared("k")]).await.remove(0);
+        let outcome = extend(&t.backend(), ids(&set), ttl(40_000)).await;
+        assert!(is_extended(&outcome));
+        let reader = key("k").reader(&alone.lock_id);
+        assert!(t.backend().force_release(&reader).await.unwrap());
+        let released = release(&t.backend(), ids(&set)).await;
+        assert!(released.iter().all(|it| *it == ReleaseOutcome::Released));
+        assert!(!backend.is_locked(&key("k")).await.unwrap());
+    }
+}
+
 async fn what_is_done_and_guarded_works_on_a_strict_server() {
     for prefix in prefixes() {
         let t = Scene::new(prefix);
@@ -361,7 +408,7 @@ async fn a_holder_declares_every_key_on_every_server() {
         .unwrap_err();
     assert!(guard.extend(ttl(5000)).await.unwrap());
     assert!(guard.release().await.unwrap());
-    let guard = lock(&backend, vec![plain("a"), plain("b")], &options).await;
+    let guard = lock(&backend, vec![plain("a"), shared("b")], &options).await;
     let mut guard = guard.unwrap();
     assert!(guard.extend(ttl(5000)).await.unwrap());
     let counted = guard.eval("return redis.call('INCR', KEYS[1])", ["n"], [""; 0]);
@@ -380,7 +427,8 @@ async fn a_holder_declares_every_key_on_every_server() {
                 declared = words[3..3 + count].iter().cloned().collect();
                 continue;
             }
-            "GET" | "SET" | "INCR" => &words[1..2],
+            "GET" | "SET" | "INCR" | "ZADD" | "ZREM" | "ZREVRANGE" | "ZREMRANGEBYSCORE"
+            | "PEXPIRE" => &words[1..2],
             "DEL" => &words[1..],
             _ => continue,
         };

@@ -11,7 +11,7 @@ use syncguard::{
 };
 
 use crate::support::attempts::Attempts as _;
-use crate::support::claims::{extend, ids, plain, release, slot, take};
+use crate::support::claims::{extend, ids, plain, release, shared, slot, take, try_take};
 use crate::support::locks::{acquire, eventually, key, request, try_acquire, ttl};
 use crate::support::redis_server::{LOCKS_ONLY, RedisServer, Version};
 use crate::support::resp::Resp;
@@ -75,9 +75,15 @@ async fn what_extends_works_while_memory_is_full() {
         let mut t = Scene::new(version);
         let backend = Arc::clone(&t.backend);
         let one = acquire(backend.as_ref(), "one").await;
-        let claims = [plain("a"), plain("b"), slot("p", 3), slot("p", 3)];
+        let reader = take(backend.as_ref(), [shared("s")]).await.remove(0);
+        let claims = [plain("a"), plain("b"), slot("p", 3), shared("s")];
         let several = ids(&take(backend.as_ref(), claims).await);
         t.fill().await;
+        for name in ["s", "one more"] {
+            let error = try_take(backend.as_ref(), [shared(name)]).await;
+            let error = error.unwrap_err();
+            assert!(error.message().contains("memory is full"), "{error}");
+        }
         for ttl_ms in [60_000, 100_000, 20_000] {
             assert_extended(&backend.extend(&one.lock_id, ttl(ttl_ms)).await.unwrap());
             let index = format!("syncguard:id:{}", one.lock_id.as_str());
@@ -89,12 +95,22 @@ async fn what_extends_works_while_memory_is_full() {
             assert_extended(&outcome);
             let left = t.ends("syncguard:b") - 1000;
             assert!((ttl_ms - 5000..=ttl_ms).contains(&left), "{left}");
+            let outcome = backend.extend(&reader.lock_id, ttl(ttl_ms)).await;
+            assert_extended(&outcome.unwrap());
         }
+        // It ends with the reader that is left, and not as late as it did.
+        let left = t.ends("syncguard:s");
+        assert!(left > 90_000, "{left}");
         // The index leads to the lock as before.
         let released = release(backend.as_ref(), several).await;
         assert!(released.iter().all(|it| *it == ReleaseOutcome::Released));
-        let released = backend.release(&one.lock_id).await.unwrap();
-        assert_eq!(released, ReleaseOutcome::Released);
+        let left = t.ends("syncguard:s") - 1000;
+        assert!((15_000..=20_000).contains(&left), "{left}");
+        for lock_id in [one.lock_id, reader.lock_id] {
+            let released = backend.release(&lock_id).await.unwrap();
+            assert_eq!(released, ReleaseOutcome::Released);
+        }
+        assert!(!backend.is_locked(&key("s")).await.unwrap());
     }
 }
 

@@ -26,12 +26,14 @@ mod held;
 mod idle;
 mod load;
 mod losses;
+mod readers;
 mod refused;
 mod replicas;
 mod replies;
 mod roles;
 mod scripts;
 mod sentinels;
+mod shared;
 mod silence;
 mod slots;
 mod stage;
@@ -61,12 +63,14 @@ fn main() -> ExitCode {
         ("held", held::TESTS),
         ("idle", idle::TESTS),
         ("losses", losses::TESTS),
+        ("readers", readers::TESTS),
         ("refused", refused::TESTS),
         ("replicas", replicas::TESTS),
         ("replies", replies::TESTS),
         ("roles", roles::TESTS),
         ("scripts", scripts::TESTS),
         ("sentinels", sentinels::TESTS),
+        ("shared", shared::TESTS),
         ("silence", silence::TESTS),
         ("slots", slots::TESTS),
         ("stored", stored::TESTS),

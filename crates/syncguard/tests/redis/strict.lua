@@ -4,7 +4,8 @@ for _, name in ipairs(KEYS) do
 end
 local function undeclared(command, first, ...)
   local names = ({ GET = { first }, SET = { first }, INCR = { first }, DEL = { first, ... }, PEXPIRE = { first },
-    TIME = {}, INFO = {}, SCAN = {}, PUBLISH = {} })[command]
+    ZADD = { first }, ZREM = { first },
+    ZREMRANGEBYSCORE = { first }, ZREVRANGE = { first }, TIME = {}, INFO = {}, SCAN = {}, PUBLISH = {} })[command]
   for _, name in ipairs(names) do
     if not declared[name] then
       return { err = 'ERR script tried accessing undeclared key, key: ' .. name }

@@ -18,6 +18,10 @@ pub(crate) fn slot(name: &str, count: u16) -> Claim {
     Claim::slot(key(name), Slots::new(count).unwrap()).unwrap()
 }
 
+pub(crate) fn shared(name: &str) -> Claim {
+    Claim::shared(key(name)).unwrap()
+}
+
 /// A request that can be given to `backend` directly.
 pub(crate) fn asking(
     backend: &dyn Backend,

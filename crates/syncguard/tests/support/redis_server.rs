@@ -19,7 +19,7 @@ pub(crate) const ADMIN: &str = "user admin on >admin ~* &* +@all";
 pub(crate) const LOCKS_ONLY: &[&str] = &[
     ADMIN,
     "user default off",
-    "user locks on >secret ~syncguard:* resetchannels &syncguard:* -@all +eval +evalsha +get +set +del +time +ping +publish +subscribe +unsubscribe",
+    "user locks on >secret ~syncguard:* resetchannels &syncguard:* -@all +eval +evalsha +get +set +del +zadd +zrem +zrevrange +zremrangebyscore +pexpire +time +ping +publish +subscribe +unsubscribe",
 ];
 
 /// Lines for a server with TLS, on a port of its own, that asks for client certificates.

@@ -221,6 +221,56 @@ fn all_slots_of_a_key_are_in_one_shard() {
 }
 
 #[test]
+fn a_reader_has_the_name_of_its_key_and_more() {
+    for prefix in ["s", &"p".repeat(500)] {
+        for key in ["k", &"k".repeat(512)] {
+            let names = Names::in_cluster(prefix, ClientPrefix::None).unwrap();
+            let mut claim = Claim::shared(Key::new(key).unwrap()).unwrap();
+            let shard = names.claimed_shard(&claim).unwrap().unwrap();
+            claim.lock_id = claim.lock_id.with_first_byte(shard);
+            let [lock, fence, _] = names.claimed(&claim).unwrap();
+            let [reader, readers, gate] = names.beside_shared(&claim).unwrap();
+            assert_eq!(reader, format!("{lock}\u{37e}r{}", claim.lock_id.as_str()));
+            assert!(reader.len() <= 1000 && gate.ends_with("\u{37e}0"));
+            assert_eq!(
+                group_keys(&reader),
+                Some([lock.to_string(), readers.clone()])
+            );
+            assert!([&*lock, &fence, &gate].map(group_keys) == [None, None, None]);
+            let start = names.start(shard);
+            let all = [&*lock, &fence, &reader, &readers, &gate];
+            assert!(all.iter().all(|name| name.starts_with(&*start)));
+            // Whoever has only the reader's key finds the same.
+            let own = claim.key.reader(&claim.lock_id);
+            assert_eq!(names.lock_key(&own).unwrap(), reader);
+            assert_eq!(names.fence_key(&reader).unwrap(), fence);
+            let alone = Claim::new(claim.key.clone()).unwrap();
+            for told in [&claim, &alone, &Claim::new(own).unwrap()] {
+                assert_eq!(names.channel(told).unwrap(), *lock);
+            }
+            let group = names.group_id(&claim);
+            assert!(group.first_byte() == shard && group.is_group_of(key));
+            assert!(!claim.lock_id.is_group_of(key) && !group.is_group_of("other"));
+        }
+    }
+}
+
+#[test]
+fn a_shared_lock_whose_gate_is_elsewhere_is_refused() {
+    // The name of the gate is hashed, and that of the key is not.
+    let names = Names::in_cluster(&"p".repeat(459), ClientPrefix::None).unwrap();
+    let refused = (0..9).filter(|number| {
+        let key = format!("{number}{}", "k".repeat(511));
+        let mut claim = Claim::shared(Key::new(&key).unwrap()).unwrap();
+        let shard = names.claimed_shard(&claim).unwrap().unwrap();
+        claim.lock_id = claim.lock_id.with_first_byte(shard);
+        let beside = names.beside_shared(&claim);
+        beside.is_err_and(|error| error.kind() == ErrorKind::InvalidArgument)
+    });
+    assert!(refused.count() > 6);
+}
+
+#[test]
 fn slots_whose_names_are_those_of_counters_are_refused() {
     let names = Names::new("s", ClientPrefix::None).unwrap();
     assert!(names.claimed(&slots("fence:s:a")).is_err());

@@ -12,4 +12,6 @@ local tolerance = ARGV[3]
 -- @include get
 -- @include read
 -- @include acquirable
+-- @include spend
 -- @include grant
+return { 1, fence, ends, ARGV[1] }

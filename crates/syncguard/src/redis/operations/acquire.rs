@@ -11,6 +11,7 @@ use crate::redis::plan::{Plan, lifetime_ms, script};
 use crate::redis::reply::{Reply, malformed, untagged};
 use crate::text::error::Error;
 use crate::values::fence::Fence;
+use crate::values::key::Key;
 use crate::values::labels::Labels;
 use crate::values::time::TIME_TOLERANCE_MS;
 
@@ -90,7 +91,7 @@ impl Runner {
 /// case the lock may have been granted.
 pub fn outcome(request: &AcquireRequest, reply: &Reply) -> Result<AcquireOutcome, Error> {
     match reply {
-        Reply::Array(items) => locked(untagged(items))
+        Reply::Array(items) => locked(request, untagged(items))
             .or_else(|| granted(request, untagged(items)))
             .or_else(|| done(reply))
             .ok_or_else(|| malformed("acquire")),
@@ -121,7 +122,7 @@ fn fits(reply: &Reply) -> bool {
     }
 }
 
-fn locked(items: &[Reply]) -> Option<AcquireOutcome> {
+fn locked(request: &AcquireRequest, items: &[Reply]) -> Option<AcquireOutcome> {
     let (code, wait_ms, lock) = match items {
         [code, wait_ms] => (code, wait_ms, None),
         [code, wait_ms, lock] => (code, wait_ms, Some(lock)),
@@ -134,7 +135,7 @@ fn locked(items: &[Reply]) -> Option<AcquireOutcome> {
         claim: 0,
         free_in: Some(wait(wait_ms)?),
         labels: labels(lock)?,
-        is_shared: false,
+        is_shared: is_groups(lock, &request.only().ok()?.key),
     })
 }
 
@@ -160,6 +161,11 @@ pub(super) fn labels(stored: Option<&Reply>) -> Option<Labels> {
         Some(Reply::Bulk(json)) => Some(record::labels(json)),
         Some(_) => None,
     }
+}
+
+/// Whether it is the lock of all who share the key.
+pub(super) fn is_groups(lock: Option<&Reply>, key: &Key) -> bool {
+    matches!(lock, Some(Reply::Bulk(json)) if record::is_groups(json, key))
 }
 
 /// How long somebody else holds a lock.
@@ -199,7 +205,6 @@ mod tests {
     use super::*;
     use crate::redis::names::ClientPrefix;
     use crate::text::error::ErrorKind;
-    use crate::values::key::Key;
     use crate::values::lock_id::LockId;
     use crate::values::owner::Owner;
     use crate::values::ttl::Ttl;

@@ -3,10 +3,10 @@
 
 use std::time::Duration;
 
-use super::acquire::{fence_and_end, labels, wait};
+use super::acquire::{fence_and_end, is_groups, labels, wait};
 use super::record;
 use crate::asking::outcome::Grant;
-use crate::asking::request::{AcquireRequest, shares_nothing};
+use crate::asking::request::AcquireRequest;
 use crate::redis::names::Names;
 use crate::redis::plan::{Plan, lifetime_ms, script};
 use crate::redis::reply::{Reply, malformed, untagged};
@@ -35,6 +35,14 @@ pub(super) fn plan(
             .key(names, &fence_key);
         args.push((claim, key));
     }
+    for claim in claims
+        .iter()
+        .filter(|claim| claim.kind == ClaimKind::Shared)
+    {
+        for name in names.beside_shared(claim)? {
+            keys = keys.key(names, &name);
+        }
+    }
     if declares_slots {
         keys = with_slots(keys, names, claims)?;
     }
@@ -52,16 +60,16 @@ pub(super) fn plan(
     };
     plan = plan.arg(&record::tail_end(&request.labels));
     for (claim, key) in args {
-        let (slots, first) = match claim.kind {
-            ClaimKind::Exclusive => (0, 0),
-            ClaimKind::Shared => return Err(shares_nothing("Redis")),
-            ClaimKind::SlotOf(slots) => (slots.count(), slots.first()?),
-        };
         plan = plan
             .arg(claim.lock_id.as_str())
-            .arg(&record::tail_start(&key))
-            .number(slots.into())
-            .number(first.into());
+            .arg(&record::tail_start(&key));
+        plan = match claim.kind {
+            ClaimKind::Exclusive => plan.number(0).number(0),
+            ClaimKind::Shared => plan.number(-1).arg(names.group_id(claim).as_str()),
+            ClaimKind::SlotOf(slots) => plan
+                .number(slots.count().into())
+                .number(slots.first()?.into()),
+        };
     }
     Ok(plan)
 }
@@ -90,8 +98,8 @@ pub(super) enum StepOutcome {
         /// Whether the lock ids held them before: they have been granted once.
         is_repeated: bool,
     },
-    /// Which of the claims stands in the way, for how long, and with which labels.
-    Locked(usize, Duration, Labels),
+    /// Which of the claims stands in the way, for how long, with which labels, and whether it is shared.
+    Locked(usize, Duration, Labels, bool),
 }
 
 /// What the reply to those claims means.
@@ -139,8 +147,13 @@ fn locked(claims: &[&Claim], items: &[Reply]) -> Option<StepOutcome> {
         return None;
     }
     let claim = usize::try_from(claim.integer()?).ok()?;
-    let labels = labels(lock)?;
-    (claim < claims.len()).then_some(StepOutcome::Locked(claim, wait(wait_ms)?, labels))
+    let (labels, is_shared) = (labels(lock)?, is_groups(lock, &claims.get(claim)?.key));
+    Some(StepOutcome::Locked(
+        claim,
+        wait(wait_ms)?,
+        labels,
+        is_shared,
+    ))
 }
 
 fn granted(claims: &[&Claim], items: &[Reply]) -> Option<StepOutcome> {
@@ -250,6 +263,26 @@ mod tests {
     }
 
     #[test]
+    fn a_shared_lock_brings_what_is_beside_it() {
+        let names = Names::new("s", ClientPrefix::Ours("app:".into())).unwrap();
+        let mut request = request();
+        request.claims[0].kind = ClaimKind::Shared;
+        let plan = plan(&names, &request, &claims(&request), None, true).unwrap();
+        let lock = "app:s:a\"";
+        let reader = format!("{lock}\u{37e}r{}", IDS[0]);
+        let beside = [
+            reader,
+            format!("{lock}\u{37e}readers"),
+            format!("{lock}\u{37e}0"),
+        ];
+        assert!(plan.keys().skip(9).take(3).eq(beside));
+        assert_eq!(plan.keys().len(), 9 + 3 + 10);
+        let args: Vec<_> = plan.args().collect();
+        let group = LockId::group("a\"");
+        assert_eq!(args[5..9], [IDS[0], r#""key":"a\""#, "-1", group.as_str()]);
+    }
+
+    #[test]
     fn a_counter_that_stays_has_no_time() {
         let names = Names::new("s", ClientPrefix::None).unwrap();
         let request = request();
@@ -289,8 +322,22 @@ mod tests {
         );
         let reply = ints(&[0, 2, 700]);
         assert!(fits(&reply));
-        let locked = StepOutcome::Locked(2, Duration::from_millis(700), Labels::default());
-        assert_eq!(outcome(&claims, &reply).unwrap(), locked);
+        let locked = |place, is_shared| {
+            StepOutcome::Locked(
+                place,
+                Duration::from_millis(700),
+                Labels::default(),
+                is_shared,
+            )
+        };
+        assert_eq!(outcome(&claims, &reply).unwrap(), locked(2, false));
+        let group = LockId::group("a\"");
+        for (lock_id, is_shared) in [(&group, true), (&claims[0].lock_id, false)] {
+            let stored = format!("{{\"lockId\":\"{}\",\"expires", lock_id.as_str());
+            let [code, place, wait] = [0, 0, 700].map(Reply::Int);
+            let reply = Reply::Array(vec![code, place, wait, Reply::Bulk(stored.into())]);
+            assert_eq!(outcome(&claims, &reply).unwrap(), locked(0, is_shared));
+        }
         let error = outcome(&claims, &Reply::Int(-3)).unwrap_err();
         assert!(error.message().contains("limit") && !error.is_outcome_unknown());
         assert!(fits(&Reply::Int(-3)));

@@ -19,4 +19,6 @@ if not (stored and id == ARGV[1] and expires > held_after) then
   end
 end
 -- @include acquirable
+-- @include spend
 -- @include grant
+return { 1, fence, ends, ARGV[1] }

@@ -65,14 +65,14 @@ impl Runner {
                     let taken = if is_repeated { &mut held } else { &mut new };
                     taken.extend(places.into_iter().zip(grants));
                 }
-                Ok(StepOutcome::Locked(index, free_in, labels)) => {
+                Ok(StepOutcome::Locked(index, free_in, labels, is_shared)) => {
                     let claim = places.get(index).copied().unwrap_or_default();
                     let free_in = Some(free_in);
                     let locked = AcquireOutcome::Locked {
                         claim,
                         free_in,
                         labels,
-                        is_shared: false,
+                        is_shared,
                     };
                     return self.given_back(&new, Ok(locked)).await;
                 }

@@ -6,10 +6,12 @@ use crate::asking::outcome::{Absence, EvalOutcome};
 use crate::asking::request::Eval;
 use crate::redis::backend::Runner;
 use crate::redis::hash_slots::key_slot;
-use crate::redis::names::Names;
+use crate::redis::names::{Names, group_keys};
 use crate::redis::plan::{Plan, Script};
 use crate::redis::reply::Reply;
 use crate::text::error::Error;
+use crate::values::key::Key;
+use crate::values::lock_id::LockId;
 use crate::values::time::TIME_TOLERANCE_MS;
 
 /// What comes before the caller's text: see `callers.rs`.
@@ -37,7 +39,8 @@ fn plan(names: &Names, eval: &Eval, script: Arc<Script>) -> Result<Plan, Error> 
                 return Err(Error::invalid(SEVERAL_SLOTS));
             }
         }
-        plan = plan.key(names, &lock_key);
+        let group = group_keys(&lock_key).map(|[group, _]| group);
+        plan = plan.keys_of(names, group.as_deref()).key(names, &lock_key);
     }
     let is_elsewhere = |key: &String| slot.is_some_and(|slot| key_slot(&names.before(key)) != slot);
     if let Some(place) = eval.keys.iter().position(is_elsewhere) {
@@ -88,6 +91,12 @@ impl Runner {
     pub(in crate::redis) async fn eval(&self, eval: &Eval) -> Result<EvalOutcome, Error> {
         if eval.locks.is_empty() {
             return Err(Error::invalid("eval needs a lock that must be held"));
+        }
+        // Anybody can compute the lock id of those who share a key.
+        let is_group = |(key, lock_id): &(Key, LockId)| lock_id.is_group_of(key.as_str());
+        if let Some(lock) = eval.locks.iter().position(is_group) {
+            let absence = Absence::NotFound;
+            return Ok(EvalOutcome::Absent { lock, absence });
         }
         let script = self.scripts.get(&eval.script, CHECK);
         let plan = plan(&self.names, eval, script)?.noted_in(&eval.sending);

@@ -1,5 +1,5 @@
 -- Makes the lock that lockId owns end ttlMs from now.
--- KEYS  index, (lock, where it is known)
+-- KEYS  index, (lock, where it is known; if it is a reader's, group, readers)
 -- ARGV  lockId, toleranceMs, ttlMs, lifetimeMs, (index key without the client's own prefix)
 --       lifetimeMs: ttlMs + toleranceMs
 -- reply {1, expiresAtMs, lockId}, -2 it had expired, -1 no such lock, 0 the lock is another's,
@@ -9,5 +9,8 @@ local tolerance, bare = ARGV[2], ARGV[5]
 -- @include held
 -- @include find
 -- @include read
+-- @include group
 -- @include extendable
 -- @include prolong
+-- @include raise
+return { 1, ends, ARGV[1] }

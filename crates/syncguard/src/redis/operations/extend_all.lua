@@ -1,5 +1,5 @@
 -- Makes locks end ttlMs from now, all or none.
--- KEYS  for each lock: index, (lock, where all are known)
+-- KEYS  for each lock: index, (lock, where all are known); behind them, for each of a known reader: group, readers
 -- ARGV  toleranceMs, ttlMs, lifetimeMs, how many locks, for each: lockId, (index key without the client's own prefix)
 -- reply {1, expiresAtMs, lockId}, or {0, which, reply of extend.lua to it, lockId}, counted from 0
 --       lockId: that of the first lock
@@ -12,14 +12,17 @@ local function one(KEYS, ARGV)
   local bare = ARGV[5]
   -- @include find
   -- @include read
+  -- @include group
   -- @include extendable
   return function()
     -- @include prolong
+    -- @include raise
+    return { 1, ends, ARGV[1] }
   end
 end
 
 local count = tonumber(ARGV[4])
-local keys, args = #KEYS / count, (#ARGV - 4) / count
+local keys, args = #KEYS > count and 2 or 1, (#ARGV - 4) / count
 local found, first_id = {}, ARGV[5]
 for place = 0, count - 1 do
   local key, arg = keys * place + 1, args * place + 5

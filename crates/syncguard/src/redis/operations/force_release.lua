@@ -1,5 +1,5 @@
 -- Frees the key whoever holds it.
--- KEYS  lock, (index, where it must be declared)
+-- KEYS  lock, (index, where it must be declared; of a reader, group, readers)
 -- ARGV  keyPrefix, toleranceMs, (lock key without the client's own prefix)
 -- reply 1 when somebody held it, else 0; -4 nothing was done, because the index that was given is not the lock's
 -- @include cluster
@@ -8,5 +8,7 @@ local tolerance, bare = ARGV[2], ARGV[3]
 -- @include held
 -- @include get
 -- @include read
+-- @include group
 -- @include free_key
+-- @include leave
 -- @include wake

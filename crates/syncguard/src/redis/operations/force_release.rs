@@ -22,6 +22,7 @@ pub fn plan(names: &Names, key: &Key, holder: Option<&str>) -> Result<Plan, Erro
     Ok(Plan::new(&SCRIPT)
         .key(names, &lock_key)
         .keys_of(names, index_key.as_deref())
+        .group_of(names, index_key.is_some().then_some(&*lock_key))
         .arg(names.start_of(&lock_key))
         .number(TIME_TOLERANCE_MS)
         .bare(names, &lock_key)

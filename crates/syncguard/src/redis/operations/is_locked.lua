@@ -1,5 +1,5 @@
 -- Whether somebody holds the key.
--- KEYS  lock, (to remove it, where it must be declared: index)
+-- KEYS  lock, (to remove it, where it must be declared: index; of a reader, group, readers)
 -- ARGV  keyPrefix, toleranceMs, "true" | "false": remove what expired long ago,
 --       (lock key without the client's own prefix)
 -- reply 1 or 0; -4 nothing was done, because the index that was given is not the lock's
@@ -9,10 +9,11 @@ local tolerance, bare = ARGV[2], ARGV[4]
 -- @include held
 -- @include get
 -- @include read
+-- @include group
 if not stored then
   return 0
 end
-if expires > held_after then
+if expires > held_after and group ~= false then
   return 1
 end
 -- Twice the tolerance, so that an adjusted clock does not make this collide with an extension.
@@ -20,4 +21,5 @@ if ARGV[3] ~= 'true' or now - expires <= 2000 then
   return 0
 end
 -- @include free_key
+-- @include leave
 -- @include wake

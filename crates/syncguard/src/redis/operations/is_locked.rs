@@ -20,9 +20,12 @@ script!(SCRIPT, "is_locked.lua", |reply| {
 pub fn plan(names: &Names, key: &Key, cleanup: bool, holder: Option<&str>) -> Result<Plan, Error> {
     let lock_key = names.lock_key(key)?;
     let index_key = names.index_key_beside(&lock_key, holder)?;
+    // What comes after the lock would be taken for its index.
+    let declares_group = !cleanup || index_key.is_some();
     Ok(Plan::new(&SCRIPT)
         .key(names, &lock_key)
         .keys_of(names, index_key.as_deref())
+        .group_of(names, declares_group.then_some(&*lock_key))
         .arg(names.start_of(&lock_key))
         .number(TIME_TOLERANCE_MS)
         .arg(if cleanup { "true" } else { "false" })

@@ -20,8 +20,12 @@ for _, name in ipairs(found[2]) do
     local ok, lock = pcall(cjson.decode, stored)
     if ok and type(lock) == 'table' and type(lock.lockId) == 'string'
       and type(lock.expiresAtMs) == 'number' and lock.expiresAtMs > held_after then
-      reply[#reply + 1] = name
-      reply[#reply + 1] = stored
+      local lock_key = name
+      -- @include group
+      if group ~= false then
+        reply[#reply + 1] = name
+        reply[#reply + 1] = stored
+      end
     end
   end
 end

@@ -100,6 +100,8 @@ fn read(reply: &Reply, names: &Names, page: &mut LockPage) -> Result<u64, Error>
         if let Ok(Some(lock)) = record::outcome(&pair)
             && let Ok(expected) = names.stored_lock_key(&lock.key)
             && *name == Reply::Bulk(expected.into_bytes())
+            // Each of those who share a key is listed.
+            && !lock.lock_id.is_group_of(lock.key.as_str())
         {
             page.locks.push(lock);
         }

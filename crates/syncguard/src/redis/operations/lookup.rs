@@ -22,8 +22,10 @@ script!(BY_LOCK_ID, "lookup_lock_id.lua", |reply| {
 /// # Errors
 /// `InvalidArgument` when the prefix leaves no room for the key.
 pub fn plan_by_key(names: &Names, key: &Key) -> Result<Plan, Error> {
+    let lock_key = names.lock_key(key)?;
     Ok(Plan::new(&BY_KEY)
-        .key(names, &names.lock_key(key)?)
+        .key(names, &lock_key)
+        .group_of(names, Some(&lock_key))
         .number(TIME_TOLERANCE_MS))
 }
 
@@ -41,6 +43,7 @@ pub fn plan_by_lock_id(
     Ok(Plan::new(&BY_LOCK_ID)
         .key(names, &index_key)
         .keys_of(names, lock_key)
+        .group_of(names, lock_key)
         .arg(lock_id.as_str())
         .number(TIME_TOLERANCE_MS)
         .bare(names, &index_key))

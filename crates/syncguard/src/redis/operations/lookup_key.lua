@@ -1,5 +1,5 @@
 -- The live lock on a key.
--- KEYS  lock
+-- KEYS  lock; of a reader, group, readers
 -- ARGV  toleranceMs
 -- reply {the stored JSON, the server's time in ms}, or nil
 local tolerance = ARGV[1]
@@ -7,7 +7,8 @@ local tolerance = ARGV[1]
 -- @include held
 -- @include get
 -- @include read
-if stored and expires > held_after then
+-- @include group
+if stored and expires > held_after and group ~= false then
   return { stored, now }
 end
 return false

@@ -84,15 +84,24 @@ pub(super) fn labels(json: &[u8]) -> Labels {
     Labels::read(|name| object.get(name)?.as_str())
 }
 
+/// Whether it is the lock of all who share the key, as grant.lua writes it.
+pub(super) fn is_groups(json: &[u8], key: &Key) -> bool {
+    let lock_id = json.strip_prefix(b"{\"lockId\":\"");
+    let lock_id = lock_id.and_then(|rest| str::from_utf8(rest.get(..LockId::LENGTH)?).ok());
+    let lock_id = lock_id.and_then(|text| LockId::parse(text).ok());
+    lock_id.is_some_and(|lock_id| lock_id.is_group_of(key.as_str()))
+}
+
 fn read(json: &[u8], now_ms: Option<i64>) -> Option<LockRecord> {
     let object: Map<String, Value> = serde_json::from_slice(json).ok()?;
     let text = |name: &str| object.get(name)?.as_str();
     let expires_at_ms = whole(object.get("expiresAtMs")?)?;
     let key = Key::stored(text("key")?).ok()?;
+    let lock_id = LockId::parse(text("lockId")?).ok()?;
     Some(LockRecord {
-        is_shared: key.reader_id().is_some(),
+        is_shared: key.reader_id().is_some() || lock_id.is_group_of(key.as_str()),
         key,
-        lock_id: LockId::parse(text("lockId")?).ok()?,
+        lock_id,
         expires_at_ms,
         acquired_at_ms: whole(object.get("acquiredAtMs")?)?,
         fence: fence(object.get("fence")?)?,

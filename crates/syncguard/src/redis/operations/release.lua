@@ -1,5 +1,5 @@
 -- Frees the lock that lockId owns.
--- KEYS  index, (lock, where it is known)
+-- KEYS  index, (lock, where it is known; if it is a reader's, group, readers)
 -- ARGV  lockId, toleranceMs, (index key without the client's own prefix)
 -- reply 1 freed, -2 it had expired, -1 no such lock, 0 the lock is another's,
 --       -4 nothing was done, because the index leads to another lock than the one that was given
@@ -9,5 +9,7 @@ local tolerance, bare = ARGV[2], ARGV[3]
 -- @include held
 -- @include find
 -- @include read
+-- @include group
 -- @include free
+-- @include leave
 -- @include wake

@@ -23,6 +23,7 @@ pub fn plan(names: &Names, lock_id: &LockId, lock_key: Option<&str>) -> Result<P
     Ok(Plan::new(&SCRIPT)
         .key(names, &index_key)
         .keys_of(names, lock_key)
+        .group_of(names, lock_key)
         .arg(lock_id.as_str())
         .number(TIME_TOLERANCE_MS)
         .bare(names, &index_key)
@@ -96,6 +97,21 @@ mod tests {
         let keys = [format!("app:{index}"), "app:{s:7f}:k".to_owned()];
         assert!(plan.keys().eq(keys));
         assert!(plan.args().eq([id.as_str(), "1000", index, "cluster"]));
+    }
+
+    #[test]
+    fn what_a_reader_shares_is_declared_with_it() {
+        let id = LockId::parse("f4-_AAAAAAAAAAAAAAAAAA").unwrap();
+        let names = Names::new("s", ClientPrefix::Ours("app:".into())).unwrap();
+        let reader = format!("s:k\u{37e}r{}", id.as_str());
+        let plan = plan(&names, &id, Some(&reader)).unwrap();
+        let keys: Vec<_> = plan.keys().skip(1).collect();
+        let expected = [
+            &*format!("app:{reader}"),
+            "app:s:k",
+            "app:s:k\u{37e}readers",
+        ];
+        assert_eq!(keys, expected);
     }
 
     #[test]

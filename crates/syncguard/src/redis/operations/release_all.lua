@@ -1,5 +1,5 @@
 -- Frees locks, each for itself.
--- KEYS  for each lock: index, (lock, where all are known)
+-- KEYS  for each lock: index, (lock, where all are known); behind them, for each of a known reader: group, readers
 -- ARGV  toleranceMs, how many locks, for each: lockId, (index key without the client's own prefix)
 -- reply for each lock that of release.lua
 -- @include cluster
@@ -12,12 +12,14 @@ local function one(KEYS, ARGV)
   local bare = ARGV[3]
   -- @include find
   -- @include read
+  -- @include group
   -- @include free
+  -- @include leave
   -- @include wake
 end
 
 local count = tonumber(ARGV[2])
-local keys, args = #KEYS / count, (#ARGV - 2) / count
+local keys, args = #KEYS > count and 2 or 1, (#ARGV - 2) / count
 local replies, failure = {}, nil
 for place = 0, count - 1 do
   local key, arg = keys * place + 1, args * place + 3

@@ -13,7 +13,9 @@ local function one(KEYS, ARGV)
   local bare = ARGV[3]
   -- @include find
   -- @include read
+  -- @include group
   -- @include free
+  -- @include leave
   -- @include wake
 end
 

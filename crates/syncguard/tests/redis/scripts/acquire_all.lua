@@ -1,9 +1,10 @@
 -- Takes all the locks that are asked for, or none.
--- KEYS  for each lock: lock, index, fence; of a slot, lock and fence without its number. Behind them, where they must be
---       declared, the same of all slots with their numbers.
+-- KEYS  for each lock: lock, index, fence; of a slot, lock and fence without its number. Behind them, for each that is shared: the
+--       reader's lock, the readers, the gate; then, where they must be declared, lock and fence of all slots with their numbers.
 -- ARGV  ttlMs, toleranceMs, lifetimeMs, fenceTtlMs or nothing, end,
---       for each lock: lockId, tail, how many slots or 0, the slot to begin with
---       Those that ask for slots of one key stand side by side. Behind a tail come the slot's number and `end`.
+--       for each lock: lockId, tail, how many slots or 0, the slot to begin with; or -1, the group's lock id, if it is shared
+--       Those that ask for slots of one key stand side by side. Behind a tail come the slot's number, or what tells the reader,
+--       and `end`.
 -- reply {1, how many, for each lock: slot or 0, fence, expiresAtMs, lockId}, also when the lock ids hold all of them already: so
 --       many; {0, which, waitMs, lock, lockId} when that one, counted from 0, is held for that much longer (of slots: until the
 --       first of them ends), with what is stored of it or nothing; -3 when a fence counter is at its limit or negative
@@ -84,7 +85,7 @@ local function one(KEYS, ARGV)
   -- The time, so that fences go on rising where the counter was lost; up to a bound, so that no clock uses them up.
   local fence = math.max(counter + 1, math.min(now, 90000000000000))
   return function()
-    -- Takes the lock, which is free. KEYS, ARGV and the reply are those of acquire.lua.
+    -- Sets the counter to `fence`, which no other lock gets. KEYS and ARGV are those of acquire.lua.
     local counted = string.format('%.0f', fence)
     if ARGV[8] then
       -- Counted from the time that it shows: until then, the clock may not have come so far.
@@ -92,6 +93,7 @@ local function one(KEYS, ARGV)
     else
       call('SET', KEYS[3], counted)
     end
+    -- Writes the lock, which is free, until `ends`, and its index entry, if it gets one. KEYS and ARGV are those of acquire.lua.
     local ends = now + ARGV[2]
     -- Some mocks run a Lua 5.3 whose integers have 32 bits. The server's %d works for all numbers and is faster.
     local form = math.type
@@ -99,9 +101,127 @@ local function one(KEYS, ARGV)
       or '{"lockId":"%s","expiresAtMs":%d,"acquiredAtMs":%d,"fence":"%015d",%s'
     local value = string.format(form, ARGV[1], ends, now, fence, ARGV[6])
     call('SET', KEYS[1], value, 'PX', ARGV[7])
-    -- The name as the server knows it: a client may have put its own prefix before it.
-    call('SET', KEYS[2], KEYS[1], 'PX', ARGV[7])
+    if KEYS[2] then
+      -- The name as the server knows it: a client may have put its own prefix before it.
+      call('SET', KEYS[2], KEYS[1], 'PX', ARGV[7])
+    end
     return { 1, fence, ends, ARGV[1] }
+  end
+end
+
+-- Whether it is the reply that nothing can be taken.
+local function is_refusal(outcome)
+  return type(outcome) == 'number' or type(outcome) == 'table' and outcome[1] ~= 1
+end
+
+-- The same for a shared lock: it joins the group on the key, or makes it. Of that, KEYS has no index entry: anybody can compute its
+-- lock id. `own` are the names of the reader's lock and index entry, `gate` that of the gate.
+local function shared(KEYS, ARGV, own, gate, lock_id, tail)
+  local key, group, outcome = KEYS[1], nil, nil
+  local value, stored = call('GET', key) or '', call('GET', own[1])
+  -- `id` and `expires` of the lock in `stored`, if there is one. In a lock that is written as grant.lua does, the digits of
+  -- `expires` begin at `first` and end before `after`.
+  local id, first, expires, after
+  if stored then
+    -- Nothing that users choose comes before it.
+    id, first, expires, after =
+      string.match(stored, '^{"lockId":"([%w_-]+)","expiresAtMs":()(%d+)(),"')
+    if not id then
+      local ok, lock = pcall(cjson.decode, stored)
+      if not ok or type(lock) ~= 'table' or type(lock.expiresAtMs) ~= 'number' then
+        return redis.error_reply('SYNCGUARD the stored value is not a lock')
+      end
+      id, expires = lock.lockId, lock.expiresAtMs
+    end
+    expires = tonumber(expires)
+  end
+  -- `group`: the lock in `value`, on `key`, if it is live and a group's, whose end can be set; else false.
+  do
+    local id, from, ends, to = string.match(value, '^{"lockId":"([%w_-]+)","expiresAtMs":()(%d+)(),"')
+    ends = tonumber(ends)
+    group = ends and ends > held_after and {
+      key = key,
+      id = id,
+      fence = string.match(value, '"fence":"(%d+)"'),
+      -- When each of its readers ends, by their lock ids.
+      readers = key .. '\205\190readers',
+      ends = ends,
+      set = function(at)
+        value = string.sub(value, 1, from - 1) .. string.format('%.0f', at) .. string.sub(value, to)
+        call('SET', key, value, 'PX', string.format('%.0f', at - held_after))
+      end,
+    } or false
+  end
+  group = group and group.fence and group.id == ARGV[1] and group
+  if not group then
+    outcome = one(KEYS, ARGV)
+    if is_refusal(outcome) then
+      return outcome
+    elseif type(outcome) == 'table' then
+      -- A group in another form than grant.lua's is nobody's to join.
+      return { 0, outcome[3] - held_after, value, lock_id }
+    end
+  elseif id == lock_id and expires > held_after and group.fence == string.match(stored, '"fence":"(%d+)"') then
+    return { 1, tonumber(group.fence), expires, lock_id }
+  end
+  -- Who waits for all readers to leave stands there.
+  local waiter = call('GET', gate)
+  local waits = waiter and ends(waiter)
+  if type(waits) == 'table' then
+    return waits
+  elseif waits and waits > held_after then
+    return { 0, waits - held_after, waiter, lock_id }
+  end
+  return function()
+    if not group then
+      local readers = key .. '\205\190readers'
+      -- First, so that nothing is written where this is refused.
+      call('ZADD', readers, 0, lock_id)
+      outcome()
+      -- Of a group that somebody freed by force, readers may be left.
+      call('DEL', readers)
+      value = call('GET', key)
+      -- `group`: the lock in `value`, on `key`, if it is live and a group's, whose end can be set; else false.
+      do
+        local id, from, ends, to = string.match(value, '^{"lockId":"([%w_-]+)","expiresAtMs":()(%d+)(),"')
+        ends = tonumber(ends)
+        group = ends and ends > held_after and {
+          key = key,
+          id = id,
+          fence = string.match(value, '"fence":"(%d+)"'),
+          -- When each of its readers ends, by their lock ids.
+          readers = key .. '\205\190readers',
+          ends = ends,
+          set = function(at)
+            value = string.sub(value, 1, from - 1) .. string.format('%.0f', at) .. string.sub(value, to)
+            call('SET', key, value, 'PX', string.format('%.0f', at - held_after))
+          end,
+        } or false
+      end
+    end
+    local KEYS, ARGV = own, { lock_id, ttl, nil, nil, nil, tail, lifetime }
+    local fence, ends = tonumber(group.fence), now + ttl
+    -- Notes when a reader ends, whose lock id is ARGV[1], and lets its group end no earlier.
+    if group then
+      call('ZADD', group.readers, string.format('%.0f', ends), ARGV[1])
+      if ends > group.ends then
+        group.set(ends)
+      end
+      call('PEXPIRE', group.readers, string.format('%.0f', math.max(ends, group.ends) - held_after))
+    end
+    -- Writes the lock, which is free, until `ends`, and its index entry, if it gets one. KEYS and ARGV are those of acquire.lua.
+    local ends = now + ARGV[2]
+    -- Some mocks run a Lua 5.3 whose integers have 32 bits. The server's %d works for all numbers and is faster.
+    local form = math.type
+      and '{"lockId":"%s","expiresAtMs":%.0f,"acquiredAtMs":%.0f,"fence":"%015.0f",%s'
+      or '{"lockId":"%s","expiresAtMs":%d,"acquiredAtMs":%d,"fence":"%015d",%s'
+    local value = string.format(form, ARGV[1], ends, now, fence, ARGV[6])
+    call('SET', KEYS[1], value, 'PX', ARGV[7])
+    if KEYS[2] then
+      -- The name as the server knows it: a client may have put its own prefix before it.
+      call('SET', KEYS[2], KEYS[1], 'PX', ARGV[7])
+    end
+    return { 1, fence, ends, lock_id }
   end
 end
 
@@ -149,6 +269,7 @@ end
 -- First all are looked at. What is to be done with those that are free is kept where their fences come in the reply.
 local count = (#ARGV - 5) / 4
 local reply, held = { 1, 0 }, nil
+local beside = 3 * count
 local key, free, soonest, first
 for place = 0, count - 1 do
   local lock, index, fence = KEYS[3 * place + 1], KEYS[3 * place + 2], KEYS[3 * place + 3]
@@ -175,13 +296,20 @@ for place = 0, count - 1 do
       end
     end
   end
-  local number = slot or ''
-  local outcome = one({ lock .. number, index, fence .. number },
-    { lock_id, ttl, nil, nil, nil, tail .. number .. tail_end, lifetime, fence_ttl })
-  if type(outcome) == 'number' or type(outcome) == 'table' and outcome.err then
-    return outcome
-  elseif type(outcome) == 'table' and outcome[1] == 0 then
-    return { 0, place, outcome[2], outcome[3], first_id }
+  local outcome
+  if slots < 0 then
+    outcome = shared({ lock, nil, fence },
+      { ARGV[4 * place + 9], ttl, nil, nil, nil, tail .. '"}', lifetime, fence_ttl },
+      { KEYS[beside + 1], index }, KEYS[beside + 3], lock_id, tail .. '\205\190r' .. lock_id .. tail_end)
+    beside = beside + 3
+  else
+    local number = slot or ''
+    outcome = one({ lock .. number, index, fence .. number },
+      { lock_id, ttl, nil, nil, nil, tail .. number .. tail_end, lifetime, fence_ttl })
+  end
+  if is_refusal(outcome) then
+    local is_held = type(outcome) == 'table' and outcome[1] == 0
+    return is_held and { 0, place, outcome[2], outcome[3], first_id } or outcome
   elseif type(outcome) == 'table' then
     reply[2] = reply[2] + 1
     held = held or { 0, place, outcome[3] - held_after, '', first_id }
@@ -193,12 +321,17 @@ if held and reply[2] < count then
   return held
 end
 
-for place = 0, count - 1 do
-  local outcome = reply[3 * place + 4]
-  if type(outcome) == 'function' then
-    outcome = outcome()
+-- Those that are shared come first: they take commands that may be refused, and then nothing is written.
+for _, comes_first in ipairs({ true, false }) do
+  for place = 0, count - 1 do
+    local outcome, is_shared = reply[3 * place + 4], ARGV[4 * place + 8] == '-1'
+    if is_shared == comes_first then
+      if type(outcome) == 'function' then
+        outcome = outcome()
+      end
+      reply[3 * place + 4], reply[3 * place + 5] = outcome[2], outcome[3]
+    end
   end
-  reply[3 * place + 4], reply[3 * place + 5] = outcome[2], outcome[3]
 end
 reply[3 * count + 3] = first_id
 return reply

@@ -97,7 +97,7 @@ if counter < 0 or counter >= 900000000000000 then
 end
 -- The time, so that fences go on rising where the counter was lost; up to a bound, so that no clock uses them up.
 local fence = math.max(counter + 1, math.min(now, 90000000000000))
--- Takes the lock, which is free. KEYS, ARGV and the reply are those of acquire.lua.
+-- Sets the counter to `fence`, which no other lock gets. KEYS and ARGV are those of acquire.lua.
 local counted = string.format('%.0f', fence)
 if ARGV[8] then
   -- Counted from the time that it shows: until then, the clock may not have come so far.
@@ -105,6 +105,7 @@ if ARGV[8] then
 else
   call('SET', KEYS[3], counted)
 end
+-- Writes the lock, which is free, until `ends`, and its index entry, if it gets one. KEYS and ARGV are those of acquire.lua.
 local ends = now + ARGV[2]
 -- Some mocks run a Lua 5.3 whose integers have 32 bits. The server's %d works for all numbers and is faster.
 local form = math.type
@@ -112,6 +113,8 @@ local form = math.type
   or '{"lockId":"%s","expiresAtMs":%d,"acquiredAtMs":%d,"fence":"%015d",%s'
 local value = string.format(form, ARGV[1], ends, now, fence, ARGV[6])
 call('SET', KEYS[1], value, 'PX', ARGV[7])
--- The name as the server knows it: a client may have put its own prefix before it.
-call('SET', KEYS[2], KEYS[1], 'PX', ARGV[7])
+if KEYS[2] then
+  -- The name as the server knows it: a client may have put its own prefix before it.
+  call('SET', KEYS[2], KEYS[1], 'PX', ARGV[7])
+end
 return { 1, fence, ends, ARGV[1] }

@@ -1,6 +1,6 @@
 -- Before a script of the caller's, whose text follows: ends it unless all these locks are held. What of KEYS and ARGV is not the
 -- caller's is taken away first. The block keeps its names from the caller's.
--- KEYS  the caller's, for each lock: lock
+-- KEYS  the caller's, for each lock: (of a reader, the lock on its key), lock
 -- ARGV  the caller's, for each lock: lockId; toleranceMs, how many locks
 -- reply that of the caller's script, or {"syncguard:lost", lockId, which, code}: the first lock that is not held, counted from 0, and
 --       code -2 it had expired, -1 no such lock, or another's; then nothing of the script has run
@@ -34,7 +34,35 @@ do
         end
         expires = tonumber(expires)
       end
-      if not stored or id ~= lock_id then
+      -- `group`: nil, unless `lock_key` is the lock of a reader, which its name tells. A reader is in the group whose fence it has: the lock on
+      -- its key, which ends with the last of its readers. False if that is not there any more.
+      local group
+      if lock_key and string.sub(lock_key, -25, -23) == '\205\190r' then
+        local key = string.sub(lock_key, 1, -26)
+        local value = stored and call('GET', key) or ''
+        -- `group`: the lock in `value`, on `key`, if it is live and a group's, whose end can be set; else false.
+        do
+          local id, from, ends, to = string.match(value, '^{"lockId":"([%w_-]+)","expiresAtMs":()(%d+)(),"')
+          ends = tonumber(ends)
+          group = ends and ends > held_after and {
+            key = key,
+            id = id,
+            fence = string.match(value, '"fence":"(%d+)"'),
+            -- When each of its readers ends, by their lock ids.
+            readers = key .. '\205\190readers',
+            ends = ends,
+            set = function(at)
+              value = string.sub(value, 1, from - 1) .. string.format('%.0f', at) .. string.sub(value, to)
+              call('SET', key, value, 'PX', string.format('%.0f', at - held_after))
+            end,
+          } or false
+        end
+        group = group and group.fence and group.fence == string.match(stored, '"fence":"(%d+)"') and group
+      end
+      if group ~= nil then
+        pop(KEYS)
+      end
+      if not stored or id ~= lock_id or group == false then
         reply = { 'syncguard:lost', lock_id, place, -1 }
       elseif expires <= held_after then
         reply = { 'syncguard:lost', lock_id, place, -2 }

@@ -1,5 +1,5 @@
 -- Makes the lock that lockId owns end ttlMs from now.
--- KEYS  index, (lock, where it is known)
+-- KEYS  index, (lock, where it is known; if it is a reader's, group, readers)
 -- ARGV  lockId, toleranceMs, ttlMs, lifetimeMs, (index key without the client's own prefix)
 --       lifetimeMs: ttlMs + toleranceMs
 -- reply {1, expiresAtMs, lockId}, -2 it had expired, -1 no such lock, 0 the lock is another's,
@@ -49,6 +49,31 @@ if stored then
   end
   expires = tonumber(expires)
 end
+-- `group`: nil, unless `lock_key` is the lock of a reader, which its name tells. A reader is in the group whose fence it has: the lock on
+-- its key, which ends with the last of its readers. False if that is not there any more.
+local group
+if lock_key and string.sub(lock_key, -25, -23) == '\205\190r' then
+  local key = string.sub(lock_key, 1, -26)
+  local value = stored and call('GET', key) or ''
+  -- `group`: the lock in `value`, on `key`, if it is live and a group's, whose end can be set; else false.
+  do
+    local id, from, ends, to = string.match(value, '^{"lockId":"([%w_-]+)","expiresAtMs":()(%d+)(),"')
+    ends = tonumber(ends)
+    group = ends and ends > held_after and {
+      key = key,
+      id = id,
+      fence = string.match(value, '"fence":"(%d+)"'),
+      -- When each of its readers ends, by their lock ids.
+      readers = key .. '\205\190readers',
+      ends = ends,
+      set = function(at)
+        value = string.sub(value, 1, from - 1) .. string.format('%.0f', at) .. string.sub(value, to)
+        call('SET', key, value, 'PX', string.format('%.0f', at - held_after))
+      end,
+    } or false
+  end
+  group = group and group.fence and group.fence == string.match(stored, '"fence":"(%d+)"') and group
+end
 -- Whether the lock in `stored` can be made to end later. Else replies. KEYS, ARGV and the replies are those of extend.lua.
 if not stored then
   if lock_key then
@@ -63,7 +88,11 @@ if expires <= held_after then
   call('DEL', lock_key, KEYS[1])
   return -2
 end
--- Makes the lock end ttlMs from now. KEYS, ARGV and the reply are those of extend.lua.
+if group == false then
+  call('DEL', lock_key, KEYS[1])
+  return -1
+end
+-- Makes the lock end ttlMs from now. KEYS and ARGV are those of extend.lua.
 local ends = now + ARGV[3]
 -- Some mocks run a Lua 5.3 whose integers have 32 bits.
 local digits = string.format(math.type and '%.0f' or '%d', ends)
@@ -93,4 +122,12 @@ if type(written) == 'table' and written.err then
   call('SET', lock_key, stored, 'PX', ARGV[4])
 end
 call('SET', KEYS[1], lock_key, 'PX', ARGV[4])
+-- Notes when a reader ends, whose lock id is ARGV[1], and lets its group end no earlier.
+if group then
+  call('ZADD', group.readers, string.format('%.0f', ends), ARGV[1])
+  if ends > group.ends then
+    group.set(ends)
+  end
+  call('PEXPIRE', group.readers, string.format('%.0f', math.max(ends, group.ends) - held_after))
+end
 return { 1, ends, ARGV[1] }

@@ -1,5 +1,5 @@
 -- Makes locks end ttlMs from now, all or none.
--- KEYS  for each lock: index, (lock, where all are known)
+-- KEYS  for each lock: index, (lock, where all are known); behind them, for each of a known reader: group, readers
 -- ARGV  toleranceMs, ttlMs, lifetimeMs, how many locks, for each: lockId, (index key without the client's own prefix)
 -- reply {1, expiresAtMs, lockId}, or {0, which, reply of extend.lua to it, lockId}, counted from 0
 --       lockId: that of the first lock
@@ -52,6 +52,31 @@ local function one(KEYS, ARGV)
     end
     expires = tonumber(expires)
   end
+  -- `group`: nil, unless `lock_key` is the lock of a reader, which its name tells. A reader is in the group whose fence it has: the lock on
+  -- its key, which ends with the last of its readers. False if that is not there any more.
+  local group
+  if lock_key and string.sub(lock_key, -25, -23) == '\205\190r' then
+    local key = string.sub(lock_key, 1, -26)
+    local value = stored and call('GET', key) or ''
+    -- `group`: the lock in `value`, on `key`, if it is live and a group's, whose end can be set; else false.
+    do
+      local id, from, ends, to = string.match(value, '^{"lockId":"([%w_-]+)","expiresAtMs":()(%d+)(),"')
+      ends = tonumber(ends)
+      group = ends and ends > held_after and {
+        key = key,
+        id = id,
+        fence = string.match(value, '"fence":"(%d+)"'),
+        -- When each of its readers ends, by their lock ids.
+        readers = key .. '\205\190readers',
+        ends = ends,
+        set = function(at)
+          value = string.sub(value, 1, from - 1) .. string.format('%.0f', at) .. string.sub(value, to)
+          call('SET', key, value, 'PX', string.format('%.0f', at - held_after))
+        end,
+      } or false
+    end
+    group = group and group.fence and group.fence == string.match(stored, '"fence":"(%d+)"') and group
+  end
   -- Whether the lock in `stored` can be made to end later. Else replies. KEYS, ARGV and the replies are those of extend.lua.
   if not stored then
     if lock_key then
@@ -66,8 +91,12 @@ local function one(KEYS, ARGV)
     call('DEL', lock_key, KEYS[1])
     return -2
   end
+  if group == false then
+    call('DEL', lock_key, KEYS[1])
+    return -1
+  end
   return function()
-    -- Makes the lock end ttlMs from now. KEYS, ARGV and the reply are those of extend.lua.
+    -- Makes the lock end ttlMs from now. KEYS and ARGV are those of extend.lua.
     local ends = now + ARGV[3]
     -- Some mocks run a Lua 5.3 whose integers have 32 bits.
     local digits = string.format(math.type and '%.0f' or '%d', ends)
@@ -97,12 +126,20 @@ local function one(KEYS, ARGV)
       call('SET', lock_key, stored, 'PX', ARGV[4])
     end
     call('SET', KEYS[1], lock_key, 'PX', ARGV[4])
+    -- Notes when a reader ends, whose lock id is ARGV[1], and lets its group end no earlier.
+    if group then
+      call('ZADD', group.readers, string.format('%.0f', ends), ARGV[1])
+      if ends > group.ends then
+        group.set(ends)
+      end
+      call('PEXPIRE', group.readers, string.format('%.0f', math.max(ends, group.ends) - held_after))
+    end
     return { 1, ends, ARGV[1] }
   end
 end
 
 local count = tonumber(ARGV[4])
-local keys, args = #KEYS / count, (#ARGV - 4) / count
+local keys, args = #KEYS > count and 2 or 1, (#ARGV - 4) / count
 local found, first_id = {}, ARGV[5]
 for place = 0, count - 1 do
   local key, arg = keys * place + 1, args * place + 5

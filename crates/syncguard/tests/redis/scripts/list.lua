@@ -24,8 +24,36 @@ for _, name in ipairs(found[2]) do
     local ok, lock = pcall(cjson.decode, stored)
     if ok and type(lock) == 'table' and type(lock.lockId) == 'string'
       and type(lock.expiresAtMs) == 'number' and lock.expiresAtMs > held_after then
-      reply[#reply + 1] = name
-      reply[#reply + 1] = stored
+      local lock_key = name
+      -- `group`: nil, unless `lock_key` is the lock of a reader, which its name tells. A reader is in the group whose fence it has: the lock on
+      -- its key, which ends with the last of its readers. False if that is not there any more.
+      local group
+      if lock_key and string.sub(lock_key, -25, -23) == '\205\190r' then
+        local key = string.sub(lock_key, 1, -26)
+        local value = stored and call('GET', key) or ''
+        -- `group`: the lock in `value`, on `key`, if it is live and a group's, whose end can be set; else false.
+        do
+          local id, from, ends, to = string.match(value, '^{"lockId":"([%w_-]+)","expiresAtMs":()(%d+)(),"')
+          ends = tonumber(ends)
+          group = ends and ends > held_after and {
+            key = key,
+            id = id,
+            fence = string.match(value, '"fence":"(%d+)"'),
+            -- When each of its readers ends, by their lock ids.
+            readers = key .. '\205\190readers',
+            ends = ends,
+            set = function(at)
+              value = string.sub(value, 1, from - 1) .. string.format('%.0f', at) .. string.sub(value, to)
+              call('SET', key, value, 'PX', string.format('%.0f', at - held_after))
+            end,
+          } or false
+        end
+        group = group and group.fence and group.fence == string.match(stored, '"fence":"(%d+)"') and group
+      end
+      if group ~= false then
+        reply[#reply + 1] = name
+        reply[#reply + 1] = stored
+      end
     end
   end
 end

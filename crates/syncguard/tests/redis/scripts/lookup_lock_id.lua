@@ -1,5 +1,5 @@
 -- The live lock that lockId owns.
--- KEYS  index, (lock, where it is known)
+-- KEYS  index, (lock, where it is known; if it is a reader's, group, readers)
 -- ARGV  lockId, toleranceMs, (index key without the client's own prefix)
 -- reply {the stored JSON, the server's time in ms}, or nil;
 --       -4 because the index leads to another lock than the one that was given
@@ -48,7 +48,32 @@ if stored then
   end
   expires = tonumber(expires)
 end
-if stored and id == ARGV[1] and expires > held_after then
+-- `group`: nil, unless `lock_key` is the lock of a reader, which its name tells. A reader is in the group whose fence it has: the lock on
+-- its key, which ends with the last of its readers. False if that is not there any more.
+local group
+if lock_key and string.sub(lock_key, -25, -23) == '\205\190r' then
+  local key = string.sub(lock_key, 1, -26)
+  local value = stored and call('GET', key) or ''
+  -- `group`: the lock in `value`, on `key`, if it is live and a group's, whose end can be set; else false.
+  do
+    local id, from, ends, to = string.match(value, '^{"lockId":"([%w_-]+)","expiresAtMs":()(%d+)(),"')
+    ends = tonumber(ends)
+    group = ends and ends > held_after and {
+      key = key,
+      id = id,
+      fence = string.match(value, '"fence":"(%d+)"'),
+      -- When each of its readers ends, by their lock ids.
+      readers = key .. '\205\190readers',
+      ends = ends,
+      set = function(at)
+        value = string.sub(value, 1, from - 1) .. string.format('%.0f', at) .. string.sub(value, to)
+        call('SET', key, value, 'PX', string.format('%.0f', at - held_after))
+      end,
+    } or false
+  end
+  group = group and group.fence and group.fence == string.match(stored, '"fence":"(%d+)"') and group
+end
+if stored and id == ARGV[1] and expires > held_after and group ~= false then
   return { stored, now }
 end
 return false

@@ -89,6 +89,31 @@ local function one(KEYS, ARGV)
     end
     expires = tonumber(expires)
   end
+  -- `group`: nil, unless `lock_key` is the lock of a reader, which its name tells. A reader is in the group whose fence it has: the lock on
+  -- its key, which ends with the last of its readers. False if that is not there any more.
+  local group
+  if lock_key and string.sub(lock_key, -25, -23) == '\205\190r' then
+    local key = string.sub(lock_key, 1, -26)
+    local value = stored and call('GET', key) or ''
+    -- `group`: the lock in `value`, on `key`, if it is live and a group's, whose end can be set; else false.
+    do
+      local id, from, ends, to = string.match(value, '^{"lockId":"([%w_-]+)","expiresAtMs":()(%d+)(),"')
+      ends = tonumber(ends)
+      group = ends and ends > held_after and {
+        key = key,
+        id = id,
+        fence = string.match(value, '"fence":"(%d+)"'),
+        -- When each of its readers ends, by their lock ids.
+        readers = key .. '\205\190readers',
+        ends = ends,
+        set = function(at)
+          value = string.sub(value, 1, from - 1) .. string.format('%.0f', at) .. string.sub(value, to)
+          call('SET', key, value, 'PX', string.format('%.0f', at - held_after))
+        end,
+      } or false
+    end
+    group = group and group.fence and group.fence == string.match(stored, '"fence":"(%d+)"') and group
+  end
   -- Frees the lock in `stored`, if the lock id in ARGV[1] owns it: `reply` says whether it was live still. Else replies. KEYS and the
   -- replies are those of release.lua.
   if not stored then
@@ -101,7 +126,25 @@ local function one(KEYS, ARGV)
     return 0
   end
   call('DEL', lock_key, KEYS[1])
-  local reply = expires > held_after and 1 or -2
+  local reply = expires <= held_after and -2 or group == false and -1 or 1
+  -- After a reader's lock, its place in the group: if it was the last one, the group goes, and who waits for the key is woken. Else the
+  -- group ends with the last of the others. Nobody waits for the lock of a reader.
+  if group ~= nil then
+    -- Where the reader is missing, others may be.
+    if not group or call('ZREM', group.readers, id) == 0 then
+      return reply
+    end
+    call('ZREMRANGEBYSCORE', group.readers, '-inf', string.format('%.0f', held_after))
+    local last = tonumber(call('ZREVRANGE', group.readers, 0, 0, 'WITHSCORES')[2])
+    if last then
+      if last < group.ends then
+        group.set(last)
+      end
+      return reply
+    end
+    lock_key = group.key
+    call('DEL', lock_key)
+  end
   -- Wakes those who wait for the lock `lock_key`, which was removed, and gives `reply`.
   -- Without the right to publish, they find out by asking again. In a cluster, on the channels of the lock's own hash slot
   -- where the server has them, which is from version 7 on. Who waits for a slot of a key waits for any: its channel has the

@@ -12,3 +12,7 @@ if expires <= held_after then
   call('DEL', lock_key, KEYS[1])
   return -2
 end
+if group == false then
+  call('DEL', lock_key, KEYS[1])
+  return -1
+end

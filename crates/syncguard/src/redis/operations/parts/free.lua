@@ -10,4 +10,4 @@ if id ~= ARGV[1] then
   return 0
 end
 call('DEL', lock_key, KEYS[1])
-local reply = expires > held_after and 1 or -2
+local reply = expires <= held_after and -2 or group == false and -1 or 1

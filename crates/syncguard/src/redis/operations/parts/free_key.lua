@@ -20,4 +20,4 @@ if index then
 else
   call('DEL', lock_key)
 end
-local reply = expires > held_after and 1 or 0
+local reply = expires > held_after and group ~= false and 1 or 0

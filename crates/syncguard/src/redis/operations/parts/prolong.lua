@@ -1,4 +1,4 @@
--- Makes the lock end ttlMs from now. KEYS, ARGV and the reply are those of extend.lua.
+-- Makes the lock end ttlMs from now. KEYS and ARGV are those of extend.lua.
 local ends = now + ARGV[3]
 -- Some mocks run a Lua 5.3 whose integers have 32 bits.
 local digits = string.format(math.type and '%.0f' or '%d', ends)
@@ -28,4 +28,3 @@ if type(written) == 'table' and written.err then
   call('SET', lock_key, stored, 'PX', ARGV[4])
 end
 call('SET', KEYS[1], lock_key, 'PX', ARGV[4])
-return { 1, ends, ARGV[1] }
