@@ -11,13 +11,13 @@ use syncguard::{
 use crate::layout::{primaries, scripts};
 use crate::stage::{backend, backend_with, name_on, names_in, slot_of};
 use crate::support::attempts::Attempts as _;
-use crate::support::claims::{asking, extend, ids, plain, release, slot, take, try_take};
+use crate::support::claims::{asking, extend, ids, plain, release, shared, slot, take, try_take};
 use crate::support::locks::{acquire, key, ttl};
 use crate::support::redis_cluster::RedisCluster;
 use crate::support::redis_server::Version;
 use crate::support::resp::Resp;
 use crate::support::suite::tests;
-use crate::support::waiters::soon;
+use crate::support::waiters::{soon, wait_listening};
 
 tests![
     several_shards_are_taken_together_or_not_at_all,
@@ -27,6 +27,8 @@ tests![
     lock_ids_from_elsewhere_find_their_locks,
     what_is_freed_in_a_shard_that_answers_is_free,
     all_slots_of_a_key_are_in_one_place,
+    what_readers_share_is_in_one_place,
+    the_last_reader_wakes_who_waits_for_the_key,
     freed_slots_wake,
     freed_slots_wake_before_version_7,
     slots_that_are_half_moved_are_not_given_twice,
@@ -262,6 +264,74 @@ async fn wakes(cluster: RedisCluster) {
         release(ours.as_ref(), ids(&grants)).await;
         soon(watch.freed()).await;
     }
+}
+
+async fn what_readers_share_is_in_one_place() {
+    let cluster = RedisCluster::start();
+    let [one, two, other] = [0, 1, 2].map(|_| backend(&cluster.url()));
+    let mut raw = primaries(&cluster);
+    let names = spread(one.as_ref());
+    let claims = || {
+        let shared = names.iter().map(|name| shared(name));
+        shared.chain([slot("p", 3)])
+    };
+    // Nothing is left where one of them is held.
+    let held = acquire(one.as_ref(), &names[2]).await;
+    let outcome = try_take(one.as_ref(), claims()).await.unwrap();
+    assert!(outcome.is_locked());
+    assert_eq!(stored(&mut raw).len(), 2, "the one that was held");
+    one.release(&held.lock_id).await.unwrap();
+
+    let first = take(one.as_ref(), claims()).await;
+    let second = take(two.as_ref(), claims()).await;
+    let fences = first.iter().zip(&second).take(names.len());
+    for (first, second) in fences {
+        assert_eq!(first.fence, second.fence);
+    }
+    // The group, the ends of its readers, and of each reader lock and index; of each slot the two.
+    assert_eq!(stored(&mut raw).len(), names.len() * 6 + 4);
+    let outcome = try_take(one.as_ref(), [plain(&names[0])]).await.unwrap();
+    assert!(matches!(
+        outcome,
+        AcquireOutcome::Locked {
+            is_shared: true,
+            ..
+        }
+    ));
+    // By who has only the lock ids.
+    let extended = extend(other.as_ref(), ids(&first), ttl(60_000)).await;
+    assert!(matches!(extended, ExtendOutcome::Extended { .. }));
+    for grant in &first[..names.len()] {
+        let lookup = Lookup::LockId(grant.lock_id.clone());
+        let record = other.lookup(&lookup).await.unwrap().unwrap();
+        assert!(record.is_shared);
+    }
+    assert!(other.force_release(&key(&names[0])).await.unwrap());
+    let extended = extend(two.as_ref(), ids(&second), ttl(60_000)).await;
+    assert!(matches!(extended, ExtendOutcome::Absent { .. }));
+    for grants in [&first, &second] {
+        let released = release(other.as_ref(), ids(grants)).await;
+        let is_released = |outcome: &&ReleaseOutcome| **outcome == ReleaseOutcome::Released;
+        assert_eq!(released.iter().filter(is_released).count(), names.len());
+    }
+    let left = stored(&mut raw);
+    assert!(
+        left.iter().all(|name| name.ends_with("readers")),
+        "{left:?}"
+    );
+    take(one.as_ref(), names.iter().map(|name| plain(name))).await;
+}
+
+async fn the_last_reader_wakes_who_waits_for_the_key() {
+    let cluster = RedisCluster::start();
+    let backend = backend(&cluster.url());
+    let one = take(backend.as_ref(), [shared("k")]).await;
+    let two = take(backend.as_ref(), [shared("k")]).await;
+    let waiter = wait_listening(&backend, "k").await;
+    for grants in [one, two] {
+        release(backend.as_ref(), ids(&grants)).await;
+    }
+    assert!(soon(waiter).await.unwrap().release().await.unwrap());
 }
 
 async fn freed_slots_wake() {

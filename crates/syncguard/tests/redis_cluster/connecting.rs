@@ -168,7 +168,7 @@ async fn tls_reaches_all_nodes_by_their_names() {
 }
 
 /// A user who may do what docs/redis.md says.
-const LOCKS: &str = "user locks on >secret ~{syncguard:* &{syncguard:* -@all +eval +evalsha +get +set +del +incr +time +ping +asking +cluster|slots +publish +spublish +subscribe +unsubscribe +ssubscribe +sunsubscribe";
+const LOCKS: &str = "user locks on >secret ~{syncguard:* &{syncguard:* -@all +eval +evalsha +get +set +del +zadd +zrem +zrevrange +zremrangebyscore +pexpire +incr +time +ping +asking +cluster|slots +publish +spublish +subscribe +unsubscribe +ssubscribe +sunsubscribe";
 
 fn users(lines: &[&str]) -> RedisCluster {
     users_of(Version::Installed, lines)
