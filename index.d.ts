@@ -532,8 +532,11 @@ type OwnershipLookup = {
 
 /** What is stored with a lock for people and other systems to read. Backends of your own may ignore it. */
 interface LockLabels {
-    /** A label to store with the lock, at most 255 bytes of UTF-8; `getByKeyRaw` shows it. */
-    owner?: string | undefined;
+    /**
+     * A label to store with the lock, at most 255 bytes of UTF-8, by which people see who holds it. Default: the host's name and the id
+     * of the process. `null` stores none.
+     */
+    owner?: string | null | undefined;
 }
 /** The labels that are stored with a lock. */
 type StoredLabels = {
@@ -1009,8 +1012,6 @@ type OnLeadError = (error: unknown, context: {
 interface LeadOptions extends LockLabels {
     /** Milliseconds after which others take over from a leader that is dead or cut off. Default 30000. */
     ttlMs?: number | undefined;
-    /** A label to store with the lock, by which people see who leads. Default: the host's name and the id of the process. */
-    owner?: string | undefined;
     /**
      * Ends it: the campaigning at once; a term as soon as the function, whose signal is aborted with this one, has settled. Until then
      * nobody else leads.
@@ -2020,7 +2021,7 @@ declare function getById<C extends BackendCapabilities>(backend: LockBackendLike
  * import { getByKeyRaw } from "syncguard";
  *
  * const info = await getByKeyRaw(backend, "report:nightly");
- * console.log("held by", info?.owner ?? "nobody who gave a label");
+ * console.log("held by", info?.owner ?? "nobody");
  * ```
  */
 declare function getByKeyRaw<C extends BackendCapabilities>(backend: LockBackendLike<C>, key: string, opts?: LookupOptions): Promise<LockInfoDebug<C> | null>;

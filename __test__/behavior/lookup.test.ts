@@ -1,3 +1,4 @@
+import { hostname } from "node:os";
 import { inspect } from "node:util";
 import { expect, test } from "vitest";
 import { getById, getByIdRaw, getByKey, getByKeyRaw, hashKey, lock, owns } from "syncguard";
@@ -41,7 +42,35 @@ onEveryStore("lookup", (connect) => {
     const raw = { key: key.normalize("NFC"), lockId };
     expect(await getByKeyRaw(backend, key)).toMatchObject(raw);
     expect(await getByIdRaw(backend, lockId)).toMatchObject(raw);
-    expect(await getByKeyRaw(backend, key)).not.toHaveProperty("owner");
+  });
+
+  test("shows the host and the process of whoever has given no owner label", async () => {
+    const backend = connect();
+    const owner = `${hostname().slice(0, 80)}:${process.pid}`;
+    const shown = async (key: string) => (await getByKeyRaw(backend, key))?.owner;
+    const [key, first, second] = [newKey(), newKey(), newKey()];
+    const within = async (): Promise<void> => expect(await shown(key)).toBe(owner);
+    await lock(backend, within, { key });
+    expect(await backend.tryLock(key, within)).toMatchObject({ ran: true });
+    expect(await backend.once(key, { due: 1 }, within)).toMatchObject({ ran: true });
+    const attempt = await backend.acquire({ key, ttlMs: 5_000 });
+    await within();
+    if (attempt.ok) await attempt.release();
+    const held = await backend.lock(key, { autoExtend: true });
+    await within();
+    expect(await connect().acquire({ key, ttlMs: 5_000 })).toMatchObject({ ok: false, owner });
+    await held.release();
+    const both = await backend.lock([first, second]);
+    expect([await shown(first), await shown(second)]).toEqual([owner, owner]);
+    await both.release();
+    const without = async (): Promise<void> => expect(await shown(key)).toBeUndefined();
+    await lock(backend, without, { key, owner: null });
+    expect(await backend.tryLock(key, without, { owner: null })).toMatchObject({ ran: true });
+    expect(await backend.once(key, { due: 2, owner: null }, without)).toMatchObject({ ran: true });
+    const nameless = await backend.acquire({ key, ttlMs: 5_000, owner: null });
+    await without();
+    expect(await connect().acquire({ key, ttlMs: 5_000 })).not.toHaveProperty("owner");
+    if (nameless.ok) await nameless.release();
   });
 
   test("shows the owner label among the raw data", async () => {

@@ -127,6 +127,9 @@ describe("status", () => {
     expect(people.stdout).toMatch(/^owner +worker-7$/m);
     expect(people.stdout).not.toContain(held.lockId);
     expectPlain(people);
+    await backend.lock("job:2");
+    const { stdout } = await cli(url, "status", "job:2");
+    expect(stdout).toMatch(new RegExp(`^owner +.+:${process.pid}$`, "m"));
   });
 
   it("ends with 1 for a lock that nobody holds, also with an id", async () => {

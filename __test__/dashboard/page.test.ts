@@ -167,9 +167,23 @@ describe.each(Object.entries(stores))("on %s", (_name, open) => {
     held.assertHeld();
   });
 
+  it("guesses from an owner that was named what another process was granted together", async () => {
+    const another = store.open();
+    ends.push(() => another.close());
+    const named = await another.lock(["named:1", "named:2"], { owner: "worker 7" });
+    const others = await another.lock(["other:1", "other:2"]);
+    ends.push(named.release, others.release);
+    const { page } = await show(backend);
+    await page.getByText("together with named:2 (same owner, same millisecond)").waitFor();
+    const row = rowOf(page, "other:1");
+    await row.getByText(`:${process.pid}`).waitFor();
+    expect(await row.innerText()).not.toContain("together");
+  });
+
   it("force-releases the lock that is shown, by a button", async () => {
     const { page, complaints } = await show(backend, everybody);
-    const held = await backend.lock("stuck", { ttlMs: 60_000, onLost: () => undefined });
+    const options = { ttlMs: 60_000, owner: null, onLost: () => undefined };
+    const held = await backend.lock("stuck", options);
     await page.getByRole("button", { name: "Force-release stuck" }).click();
     await page.getByText("Held by somebody without a label").waitFor();
     await page.getByRole("button", { name: "Cancel" }).click();

@@ -111,6 +111,7 @@ describe("options", () => {
         fence: held.fence,
         expiresAtMs: held.expiresAtMs,
         acquiredAtMs: held.expiresAtMs - 30_000,
+        owner: expect.stringMatching(`:${process.pid}$`) as string,
       });
       expect((await db.collection("my-fences").doc(`fence:${key}`).get()).data()).toEqual({
         fence: held.fence,

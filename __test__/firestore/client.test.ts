@@ -117,6 +117,7 @@ describe("a mock", () => {
       fence: formatFence(held.expiresAtMs - 5_000),
       acquiredAtMs: held.expiresAtMs - 5_000,
       expiresAtMs: held.expiresAtMs,
+      owner: expect.stringMatching(`:${process.pid}$`) as string,
     });
     expect(client.documents.get(`fence_counters/fence:${key}`)).toEqual({
       fence: held.fence,

@@ -38,7 +38,10 @@ describe("a client that is not known", () => {
       expect(text).toContain("pg_advisory_xact_lock(hashtext($1))");
       expect(text).not.toContain("a'b");
       const lockId = held.ok ? held.lockId : "";
-      expect(params).toEqual(["a'b", "fence:a'b", "a'b", lockId, "5000"]);
+      const [label, ...others] = params.slice(5);
+      expect(params.slice(0, 5)).toEqual(["a'b", "fence:a'b", "a'b", lockId, "5000"]);
+      expect(label).toMatch(new RegExp(`^${lockId}:.+:${process.pid}$`));
+      expect(others).toEqual([]);
     }
   });
 

@@ -30,7 +30,7 @@ const STORED = JSON.stringify({
 
 test("acquire", async () => {
   const { backend, calls, client } = mocked([[1, 7, 1_700_000_000_000], 0]);
-  const taken = await backend.acquire({ key: "resource:1", ttlMs: 5_000 });
+  const taken = await backend.acquire({ key: "resource:1", ttlMs: 5_000, owner: "me" });
   expect(taken).toMatchObject({
     ok: true,
     fence: "000000000000007",
@@ -52,7 +52,7 @@ test("acquire", async () => {
         "1000",
         "syncguard:resource:1",
         "resource:1",
-        '"key":"resource:1"}',
+        '"key":"resource:1","owner":"me"}',
         "6000",
       ],
     },

@@ -8,7 +8,7 @@ import { CAMPAIGNING, FOLLOWING } from "../waiting/policies.js";
 import { checkFunction, checkObject, invalid, LONGEST_TIMER_MS } from "../options/validation.js";
 import { namesOf, optionNames, refuseUnknown } from "../options/names.js";
 import { acquireUntilHeld } from "../waiting/waiting.js";
-import { checkBackend, checkKey, LABEL_OPTIONS, ownerOfProcess } from "../values/arguments.js";
+import { checkBackend, checkKey, LABEL_OPTIONS } from "../values/arguments.js";
 import { type Cancellation, watchSignals } from "../waiting/cancellation.js";
 import { isInside, runInside } from "../holding/chain.js";
 import { type Clock, systemClock, type Timer } from "../values/clock.js";
@@ -135,12 +135,8 @@ function readOptions(optionsOrNull: LeadOptions | null | undefined) {
   const options = optionsOrNull ?? {};
   checkObject(options, "options");
   refuseUnknown(options, OPTIONS);
-  const { autoExtend, owner, onError: onErrorOrNull } = options;
-  const holding = readHolding({
-    ...options,
-    autoExtend: autoExtend ?? true,
-    owner: owner ?? ownerOfProcess(),
-  });
+  const { autoExtend, onError: onErrorOrNull } = options;
+  const holding = readHolding({ ...options, autoExtend: autoExtend ?? true });
   if (holding.autoExtend === undefined) {
     throw invalid("autoExtend must not be false: leaders extend locks");
   }

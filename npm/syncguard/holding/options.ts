@@ -1,6 +1,6 @@
 /** Reads the options that say how a lock is held, for all functions that take some of them. */
 
-import type { LockLabels, StoredLabels } from "../native/outcome.js";
+import type { GivenLabels, LockLabels } from "../native/outcome.js";
 import { readSignal } from "../native/signal.js";
 import { checkBooleans } from "../options/validation.js";
 import { type DisposalOptions, readLabels, readMinHold, resolveTtl } from "../values/arguments.js";
@@ -38,10 +38,10 @@ export type Holding = {
   readonly [Name in Exclude<keyof HoldingOptions, keyof LockLabels>]-?: Name extends keyof Read
     ? Read[Name]
     : never;
-} & { readonly labels: StoredLabels | undefined };
+} & { readonly labels: GivenLabels | undefined };
 
 /**
- * Reads the options; `null` counts as not given.
+ * Reads the options; `null` counts as not given, except for labels.
  *
  * @throws LockError `InvalidArgument` that names the option
  */

@@ -4,8 +4,8 @@
 export interface AcquireOptions {
   /** Several keys, or slots, in place of the one key. */
   claims?: Array<ClaimSettings>;
-  /** What to store with the lock: labels by their names. */
-  labels?: Record<string, string>;
+  /** What to store with the lock in place of what is stored by default: labels by their names. */
+  labels?: Record<string, string | undefined | null>;
   /** The period for which something is to be done: the lock is granted only if that was not done yet. */
   due?: string;
   /** How to wait: see `policy.rs`. Without it, the store is asked once. */

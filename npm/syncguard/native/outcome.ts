@@ -57,9 +57,15 @@ export type MissingLock = { readonly absence: Absence; readonly lock: number };
 
 /** What is stored with a lock for people and other systems to read. Backends of your own may ignore it. */
 export interface LockLabels {
-  /** A label to store with the lock, at most 255 bytes of UTF-8; `getByKeyRaw` shows it. */
-  owner?: string | undefined;
+  /**
+   * A label to store with the lock, at most 255 bytes of UTF-8, by which people see who holds it. Default: the host's name and the id
+   * of the process. `null` stores none.
+   */
+  owner?: string | null | undefined;
 }
+
+/** The labels that are given for a lock, in place of those by default. */
+export type GivenLabels = { [Name in keyof LockLabels]?: string | null };
 
 /** The labels that are stored with a lock. */
 export type StoredLabels = { [Name in keyof LockLabels]?: string };

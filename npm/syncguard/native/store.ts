@@ -17,6 +17,7 @@ import {
   type Absence,
   type Acquired,
   type Failure,
+  type GivenLabels,
   type MissingLock,
   type Locked,
   type RawRecord,
@@ -234,7 +235,7 @@ function noted<Result extends Acquired | Locked | Text | Failure>(
 export type AcquireDetails = {
   /** Several keys, or slots, in place of the key. */
   readonly claims?: readonly CheckedClaim[] | undefined;
-  readonly labels?: Readonly<Record<string, string>> | undefined;
+  readonly labels?: GivenLabels | undefined;
   /** The period for which something is to be done. */
   readonly due?: string | undefined;
   /** Extends the lock from its grant on. */

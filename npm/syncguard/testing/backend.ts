@@ -83,7 +83,7 @@ export function createTestBackend(options: TestBackendOptions = {}): TestBackend
       const name = normalizeAndValidateKey(key);
       checkTtl(ttlMs);
       table.forceRelease(name);
-      const rows = table.acquire([{ kind: "exclusive", key: name }], ttlMs, undefined);
+      const rows = table.acquire([{ kind: "exclusive", key: name }], ttlMs, {});
       if ("freeInMs" in rows) throw invalid("the lock could not be stolen");
       const [{ lockId, fence }] = rows as readonly [Row];
       return { lockId, fence };

@@ -1,5 +1,6 @@
 /** One test backend's way to a table of locks. */
 
+import { hostname } from "node:os";
 import type { LockStore } from "../backend/context.js";
 import { watchSignals } from "../waiting/cancellation.js";
 import { askUntilHeld, type Locked as Polled, type Watch } from "../waiting/polling.js";
@@ -48,6 +49,9 @@ type Call<T> = {
   /** Takes back what was done when nobody waits for the answer any more. */
   readonly undo?: (done: T) => void;
 };
+
+/** As the core makes it. Deno would ask its user for a permission. */
+const ownerOfProcess = `${"Deno" in globalThis ? "unknown" : hostname().slice(0, 80)}:${process.pid}`;
 
 export class TestStore implements LockStore {
   readonly capabilities: LockStore["capabilities"] = {
@@ -149,7 +153,9 @@ export class TestStore implements LockStore {
       limitMs,
       run: () => {
         const found = before?.();
-        return found === undefined ? this.table.acquire(claims, ttlMs, labels) : { before: found };
+        if (found !== undefined) return { before: found };
+        const { owner = ownerOfProcess } = labels ?? {};
+        return this.table.acquire(claims, ttlMs, owner === null ? {} : { owner });
       },
       undo: (granted) => {
         if ("freeInMs" in granted || "before" in granted) return;

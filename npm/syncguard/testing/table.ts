@@ -7,7 +7,6 @@ import { LockError } from "../native/errors.js";
 import type { Watch } from "../waiting/polling.js";
 import type { Absence, MissingLock, RawRecord, StoredLabels } from "../native/outcome.js";
 import type { CheckedClaim } from "../native/claims.js";
-import type { AcquireDetails } from "../native/store.js";
 import { groupOf, parted, storedKey } from "../values/slots.js";
 import { formatFence, generateLockId, normalizeAndValidateKey } from "../values/values.js";
 
@@ -49,7 +48,7 @@ export class Table {
   acquire(
     claims: readonly CheckedClaim[],
     ttlMs: number,
-    labels: AcquireDetails["labels"],
+    labels: StoredLabels,
   ): readonly Row[] | Obstacle {
     const wanted = claims.map((claim) => ({ ...claim, key: normalizeAndValidateKey(claim.key) }));
     wanted.sort((a, b) => Buffer.compare(Buffer.from(a.key), Buffer.from(b.key)));

@@ -3,8 +3,7 @@
  * turn of the event loop.
  */
 
-import { hostname } from "node:os";
-import type { LockLabels, StoredLabels } from "../native/outcome.js";
+import type { GivenLabels, LockLabels } from "../native/outcome.js";
 import { constants } from "../native/constants.js";
 import { checkFunction, invalid } from "../options/validation.js";
 import { BACKEND_DEFAULTS, MAX_KEY_LENGTH_BYTES } from "./defaults.js";
@@ -69,32 +68,25 @@ export function checkTtlOfLock(ttlMs: unknown): asserts ttlMs is number {
   );
 }
 
-/** The labels that were given, if any; `null` counts as none. */
-export function readLabels(options: LockLabels): StoredLabels | undefined {
-  let labels: StoredLabels | undefined;
+/** The labels that were given, if any; `null` is for one that is not to be stored. */
+export function readLabels(options: LockLabels): GivenLabels | undefined {
+  let labels: GivenLabels | undefined;
   for (const name of LABELS) {
-    const text = options[name] ?? undefined;
+    const text = options[name];
     if (text === undefined) continue;
-    checkText(text, name);
-    if (text === "") throw invalid(`${name} must not be empty`);
-    if (Buffer.byteLength(text) > maxLabelBytes) {
-      throw invalid(`${name} exceeds maximum length of ${maxLabelBytes} bytes`);
-    }
+    if (text !== null) checkLabel(name, text);
     labels ??= {};
     labels[name] = text;
   }
   return labels;
 }
 
-/** Names this process for people: its host, as far as an owner has room for it, and its id. */
-export function ownerOfProcess(): string {
-  let host = "unknown";
-  try {
-    host = hostname();
-  } catch {
-    // Deno may refuse to tell.
+function checkLabel(name: string, text: string): void {
+  checkText(text, name);
+  if (text === "") throw invalid(`${name} must not be empty`);
+  if (Buffer.byteLength(text) > maxLabelBytes) {
+    throw invalid(`${name} exceeds maximum length of ${maxLabelBytes} bytes`);
   }
-  return `${host.slice(0, 80)}:${process.pid}`;
 }
 
 /** The TTL to use: the default if none is given. */

@@ -224,8 +224,6 @@ export type OnLeadError = (
 export interface LeadOptions extends LockLabels {
   /** Milliseconds after which others take over from a leader that is dead or cut off. Default 30000. */
   ttlMs?: number | undefined;
-  /** A label to store with the lock, by which people see who leads. Default: the host's name and the id of the process. */
-  owner?: string | undefined;
   /**
    * Ends it: the campaigning at once; a term as soon as the function, whose signal is aborted with this one, has settled. Until then
    * nobody else leads.

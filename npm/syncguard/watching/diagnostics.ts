@@ -93,7 +93,7 @@ export async function getById<C extends BackendCapabilities>(
  * import { getByKeyRaw } from "syncguard";
  *
  * const info = await getByKeyRaw(backend, "report:nightly");
- * console.log("held by", info?.owner ?? "nobody who gave a label");
+ * console.log("held by", info?.owner ?? "nobody");
  * ```
  */
 export async function getByKeyRaw<C extends BackendCapabilities>(

@@ -9,8 +9,8 @@ use napi_derive::napi;
 use syncguard::operation::CallOptions;
 use syncguard::postgres::PostgresBackend;
 use syncguard::{
-    AcquireRequest, Backend, Batch, Claim, Due, Error, ErrorKind, Extension, Key, LockId, Lookup,
-    MAX_CLAIMS, MAX_SLOTS, MarkChange, Operation, PageRequest, ReleaseRequest, Slots, Ttl,
+    AcquireRequest, Backend, Batch, Claim, Due, Error, ErrorKind, Extension, Key, Labels, LockId,
+    Lookup, MAX_CLAIMS, MAX_SLOTS, MarkChange, Operation, PageRequest, ReleaseRequest, Slots, Ttl,
 };
 
 use crate::answers::completion::Completion;
@@ -82,8 +82,8 @@ impl ClaimSettings {
 pub struct AcquireOptions<'env> {
     /// Several keys, or slots, in place of the one key.
     pub claims: Option<Vec<ClaimSettings>>,
-    /// What to store with the lock: labels by their names.
-    pub labels: Option<HashMap<String, String>>,
+    /// What to store with the lock in place of what is stored by default: labels by their names.
+    pub labels: Option<HashMap<String, Option<String>>>,
     /// The period for which something is to be done: the lock is granted only if that was not done yet.
     pub due: Option<String>,
     /// How to wait: see `policy.rs`. Without it, the store is asked once.
@@ -160,8 +160,13 @@ impl NativeBackend {
                         AcquireRequest::of(claims.into_iter().flatten(), ttl)?
                     }
                 };
-                for (name, text) in labels.into_iter().flatten() {
-                    request.labels.set(&name, text)?;
+                if let Some(labels) = labels {
+                    request.labels = Labels::default();
+                    for (name, text) in labels {
+                        if let Some(text) = text {
+                            request.labels.set(&name, text)?;
+                        }
+                    }
                 }
                 request.due = due.as_deref().map(Due::new).transpose()?;
                 if let Some(hold) = hold {

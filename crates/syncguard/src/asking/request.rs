@@ -60,7 +60,7 @@ pub struct AcquireRequest {
     pub claims: Batch<Claim>,
     /// How long the locks last, from the moment the store grants them.
     pub ttl: Ttl,
-    /// The labels to store with the locks.
+    /// The labels to store with the locks. Default: the owner is [this process](crate::Owner::of_process).
     pub labels: Labels,
     /// Grants the lock only if nothing was done yet for this period or a later one. For one claim, without slots.
     pub due: Option<Due>,
@@ -95,7 +95,7 @@ impl AcquireRequest {
         Self {
             claims,
             ttl,
-            labels: Labels::default(),
+            labels: Labels::of_process(),
             due: None,
             hold: None,
             limit: None,

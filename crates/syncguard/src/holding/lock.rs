@@ -22,7 +22,7 @@ pub struct LockOptions {
     pub ttl: Ttl,
     /// How to wait while others hold it.
     pub retry: RetryPolicy,
-    /// A label to store with it.
+    /// A label to store with it. Default: [this process](Owner::of_process).
     pub owner: Option<Owner>,
     /// Extends the lock by itself while it is held. Default: it ends with its TTL.
     ///
@@ -77,7 +77,7 @@ impl Default for LockOptions {
         Self {
             ttl: Ttl::DEFAULT,
             retry: RetryPolicy::default(),
-            owner: None,
+            owner: Some(Owner::of_process()),
             auto_extend: None,
             min_hold: Duration::ZERO,
         }

@@ -28,7 +28,7 @@ const FAR_AHEAD: &str = "due begins more than a day after this moment of the sto
 pub struct OnceOptions {
     /// How long the lock lasts. When its holder dies, another process can take over after that time.
     pub ttl: Ttl,
-    /// A label to store with it.
+    /// A label to store with it. Default: [this process](Owner::of_process).
     pub owner: Option<Owner>,
     /// Extends the lock by itself while it is held. Default: it ends with its TTL.
     pub auto_extend: Option<AutoExtend>,
@@ -41,7 +41,7 @@ impl Default for OnceOptions {
     fn default() -> Self {
         Self {
             ttl: Ttl::DEFAULT,
-            owner: None,
+            owner: Some(Owner::of_process()),
             auto_extend: None,
             allow_ahead: false,
         }

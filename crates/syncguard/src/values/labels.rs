@@ -16,6 +16,11 @@ impl Labels {
     /// The names under which stores keep them.
     pub const NAMES: [&'static str; 1] = ["owner"];
 
+    /// The labels of a lock for which the caller gives none.
+    pub fn of_process() -> Self {
+        Owner::of_process().into()
+    }
+
     /// Each of them, in the order of the names.
     pub(crate) fn texts(&self) -> [Option<&str>; Self::NAMES.len()] {
         [self.owner.as_ref().map(Owner::as_str)]

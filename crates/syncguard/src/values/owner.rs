@@ -1,6 +1,8 @@
 //! Labels of locks.
 
 use std::fmt;
+use std::process;
+use std::sync::{Arc, LazyLock};
 
 use crate::text::error::Error;
 
@@ -13,11 +15,23 @@ const MAX_ID_BYTES: usize = 10;
 /// A label stored with a lock for people and other systems to read: up to 255 bytes of UTF-8.
 /// It proves nothing; only the lock id does.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Owner(Box<str>);
+pub struct Owner(Arc<str>);
 
 impl Owner {
     /// The longest label, in bytes.
     pub const MAX_BYTES: usize = 255;
+
+    /// The label of this process, `host:pid`, which locks have by default.
+    pub fn of_process() -> Self {
+        // Every lock has it, so it is made once.
+        static OWNER: LazyLock<Owner> = LazyLock::new(|| {
+            let name = host_name().filter(|name| !name.is_empty());
+            let name = name.unwrap_or_else(|| "unknown".to_owned());
+            let host = &name[..name.floor_char_boundary(MAX_HOST_BYTES)];
+            Owner(format!("{host}:{}", process::id()).into())
+        });
+        OWNER.clone()
+    }
 
     /// Takes `text` as a label.
     ///
@@ -37,8 +51,8 @@ impl Owner {
         Ok(Self(text.into()))
     }
 
-    /// Whether `text` may be the label of a process that was given no other: its host, a colon, and its id. Anybody can guess
-    /// that, so it must never count as a proof.
+    /// Whether `text` may be the [label of a process](Self::of_process). Anybody can guess that, so it must never count as a
+    /// proof.
     pub fn names_process(text: &str) -> bool {
         text.rsplit_once(':').is_some_and(|(host, id)| {
             (1..=MAX_HOST_BYTES).contains(&host.len())
@@ -59,6 +73,17 @@ impl fmt::Debug for Owner {
     }
 }
 
+#[cfg(unix)]
+fn host_name() -> Option<String> {
+    let system = rustix::system::uname();
+    Some(system.nodename().to_string_lossy().into_owned())
+}
+
+#[cfg(not(unix))]
+fn host_name() -> Option<String> {
+    std::env::var("COMPUTERNAME").ok()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -73,6 +98,15 @@ mod tests {
         }
         let host = |length| "x".repeat(length) + ":1";
         assert!(Owner::names_process(&host(80)) && !Owner::names_process(&host(81)));
+    }
+
+    #[test]
+    fn a_process_is_named_by_its_host_and_its_id() {
+        let owner = Owner::of_process();
+        let (host, id) = owner.as_str().rsplit_once(':').unwrap();
+        assert!(!host.is_empty() && host.len() <= MAX_HOST_BYTES);
+        assert_eq!(id, process::id().to_string());
+        assert!(Owner::new(owner.as_str()).is_ok());
     }
 
     #[test]

@@ -1,5 +1,5 @@
 use crate::support::attempts::Attempts as _;
-use syncguard::{LockId, ReleaseOutcome};
+use syncguard::{Labels, LockId, ReleaseOutcome};
 
 use crate::fixture::{LONG, Stage, tests, ttl};
 
@@ -32,7 +32,7 @@ async fn what_is_found_is_what_was_granted(stage: Stage) {
     assert_eq!(record.fence, grant.fence);
     assert_eq!(record.expires_at_ms, grant.expires_at_ms);
     assert_eq!(record.acquired_at_ms, grant.expires_at_ms - 12_345);
-    assert!(record.labels.is_empty());
+    assert_eq!(record.labels, Labels::of_process());
     assert!(record.is_live());
     assert!((record.acquired_at_ms..grant.expires_at_ms).contains(&record.read_at_ms));
 }

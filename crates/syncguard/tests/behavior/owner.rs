@@ -1,14 +1,15 @@
 use crate::support::attempts::Attempts as _;
 use syncguard::{
-    AcquireOutcome, AcquireRequest, Claim, ErrorKind, Key, Labels, LockOptions, Owner, RetryPolicy,
-    Slots, Ttl,
+    AcquireOutcome, AcquireRequest, Claim, Due, ErrorKind, Key, Labels, LockOptions, OnceOptions,
+    OnceOutcome, Owner, RetryPolicy, Slots, Ttl,
 };
 
 use crate::fixture::{Context, LONG, Stage, prepared, tests, ttl};
 
 tests![
     a_label_is_stored_and_shown,
-    without_a_label_there_is_none,
+    without_a_label_it_is_that_of_the_process,
+    whoever_wants_none_has_none,
     any_text_can_be_a_label,
     an_extension_keeps_the_label,
     a_refused_attempt_leaves_the_label,
@@ -42,11 +43,50 @@ async fn a_label_is_stored_and_shown(stage: Stage) {
     assert_eq!(by_id.labels.owner.unwrap().as_str(), "worker-7");
 }
 
-async fn without_a_label_there_is_none(stage: Stage) {
+async fn acquire_unnamed(t: &Context, key: &Key, ttl: Ttl) {
+    let mut request = prepared(t.backend.as_ref(), key, ttl);
+    request.labels = Labels::default();
+    let outcome = t.backend.acquire(&request).await.unwrap();
+    assert!(!outcome.is_locked());
+}
+
+async fn without_a_label_it_is_that_of_the_process(stage: Stage) {
     let t = stage.open().await;
-    let key = t.key("a");
-    t.acquire(&key, LONG).await;
-    assert_eq!(label(&t, &key).await, None);
+    let [alone, first, second, pool, once] = ["a", "1", "2", "p", "o"].map(|name| t.key(name));
+    let process = Owner::of_process();
+    let options = LockOptions::default();
+    t.acquire(&alone, LONG).await;
+    let whole = [&first, &second].map(|key| Claim::new(key.clone()).unwrap());
+    let slot = Claim::slot(pool, Slots::new(2).unwrap()).unwrap();
+    let all = whole.into_iter().chain([slot]).collect::<Vec<_>>();
+    let guard = syncguard::lock(&t.backend, all, &options).await.unwrap();
+    for grant in guard.grants() {
+        let found = t.by_id(&grant.lock_id).await.unwrap().labels.owner;
+        assert_eq!(found.as_ref(), Some(&process));
+    }
+    let (due, options) = (Due::new("1").unwrap(), OnceOptions::default());
+    let done = syncguard::once(&t.backend, &once, due, &options);
+    let OnceOutcome::Granted(_guard) = done.await.unwrap() else {
+        panic!("nobody has done it");
+    };
+    for key in [&alone, &once] {
+        assert_eq!(label(&t, key).await.as_deref(), Some(process.as_str()));
+    }
+}
+
+async fn whoever_wants_none_has_none(stage: Stage) {
+    let t = stage.open().await;
+    let [asked, waited] = ["a", "w"].map(|name| t.key(name));
+    acquire_unnamed(&t, &asked, LONG).await;
+    let options = LockOptions {
+        owner: None,
+        ..LockOptions::default()
+    };
+    let guard = syncguard::lock(&t.backend, &waited, &options).await;
+    for key in [&asked, &waited] {
+        assert_eq!(label(&t, key).await, None);
+    }
+    guard.unwrap().release().await.unwrap();
 }
 
 async fn any_text_can_be_a_label(stage: Stage) {
@@ -92,7 +132,7 @@ async fn the_next_holder_does_not_inherit_it(stage: Stage) {
     let key = t.key("a");
     acquire_as(&t, &key, ttl(50), "gone").await;
     t.pass_ms(1200).await;
-    t.acquire(&key, LONG).await;
+    acquire_unnamed(&t, &key, LONG).await;
     assert_eq!(label(&t, &key).await, None);
 }
 
@@ -143,7 +183,7 @@ async fn a_busy_answer_says_who_and_for_how_long(stage: Stage) {
                 owner(name)
             }
             None => {
-                t.acquire(&key, ttl(ttl_ms)).await;
+                acquire_unnamed(&t, &key, ttl(ttl_ms)).await;
                 Labels::default()
             }
         };

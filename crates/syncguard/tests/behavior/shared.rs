@@ -104,7 +104,7 @@ async fn many_share_a_key_and_a_writer_has_it_alone(stage: Stage) {
         let by_writer = AcquireOutcome::Locked {
             claim: 0,
             free_in: None,
-            labels: syncguard::Labels::default(),
+            labels: syncguard::Labels::of_process(),
             is_shared: false,
         };
         assert_eq!(without_time(outcome), by_writer);

@@ -48,6 +48,7 @@ async fn acquire_writes_lock_index_and_fence_in_the_agreed_form() {
                 "acquiredAtMs": grant.expires_at_ms - 30_000,
                 "fence": grant.fence.to_string(),
                 "key": name,
+                "owner": Owner::of_process().as_str(),
             })
         );
         let acquired = grant.expires_at_ms - 30_000;

@@ -1,4 +1,3 @@
-import { ownerOfProcess } from "../../values/arguments.js";
 import { BACKEND_DEFAULTS } from "../../values/defaults.js";
 import { leaseOf as leaseOfAny } from "../../holding/handle.js";
 import { finishHeld, releaseUnused } from "../../holding/held.js";
@@ -157,7 +156,7 @@ type Settings = {
   readonly allowAhead: boolean;
   readonly killAfterMs: number;
   readonly autoExtend: boolean;
-  readonly owner: string;
+  readonly owner: string | undefined;
 };
 
 function read({ values, operands }: Invocation): Settings {
@@ -182,7 +181,7 @@ function read({ values, operands }: Invocation): Settings {
     allowAhead: values["allow-ahead"] === true,
     killAfterMs: duration("kill-after", DEFAULT_KILL_AFTER_MS, readDuration),
     autoExtend: values["no-auto-extend"] !== true,
-    owner: ownerOf(values),
+    owner: text(values, "owner"),
   };
 }
 
@@ -214,10 +213,6 @@ function readOnce(values: Values, isOneKey: boolean): string | undefined {
     if (values[other] !== undefined) throw usage(`--once and --${other} exclude each other`);
   }
   return readPeriod(once, "once");
-}
-
-function ownerOf(values: Values): string {
-  return text(values, "owner") ?? ownerOfProcess();
 }
 
 async function runUnderLock(

@@ -32,11 +32,13 @@ const plural = (count, name) => `${count} ${name}${count === 1 ? "" : "s"}`;
 const apart = (name) => `\u2068${printable(name)}\u2069`;
 const nameOf = ({ key, slot }) => (slot === undefined ? key : `${key}, slot ${slot}`);
 const idOf = ({ lockIdHash }) => `lock-${lockIdHash}`;
+/** Whether somebody has named the owner. Its default, `host:pid`, does not say what was granted together. */
+const isNamed = (owner) => owner !== null && !/:\d+$/.test(owner);
 const grantOf = ({ owner, acquiredAtMs }) => `${acquiredAtMs} ${owner}`;
 
 /** Which locks were granted with this one: those of its set, or most likely those. */
 function companyOf(lock) {
-  const likely = lock.owner === null ? [] : (together.get(grantOf(lock)) ?? []);
+  const likely = isNamed(lock.owner) ? (together.get(grantOf(lock)) ?? []) : [];
   const keys = new Set(lock.set ?? likely.map(({ key }) => key));
   keys.delete(lock.key);
   const how = lock.set === undefined ? "same owner, same millisecond" : "one set";

@@ -285,7 +285,8 @@ mod tests {
     #[test]
     fn a_counter_that_stays_has_no_time() {
         let names = Names::new("s", ClientPrefix::None).unwrap();
-        let request = request();
+        let mut request = request();
+        request.labels = Labels::default();
         let plan = plan(&names, &request, &claims(&request), None, false).unwrap();
         assert!(plan.args().skip(3).take(2).eq(["", "\"}"]));
     }

@@ -24,7 +24,7 @@ pub(super) fn tail(key: &str, labels: &Labels) -> String {
 pub(super) fn tail_start(key: &str) -> String {
     // A text is always JSON.
     let text = serde_json::to_string(key).unwrap_or_default();
-    let mut json = String::with_capacity(text.len() + 16);
+    let mut json = String::with_capacity(text.len() + 64);
     json.push_str("\"key\":");
     json.push_str(text.strip_suffix('"').unwrap_or_default());
     json
@@ -40,7 +40,10 @@ pub(super) fn tail_end(labels: &Labels) -> String {
 fn end(json: &mut String, labels: &Labels) {
     json.push('"');
     for (name, text) in labels.iter() {
-        json.push_str(&format!(",\"{name}\":{}", Value::from(text)));
+        let text = serde_json::to_string(text).unwrap_or_default();
+        for part in [",\"", name, "\":", &text] {
+            json.push_str(part);
+        }
     }
     json.push('}');
 }
