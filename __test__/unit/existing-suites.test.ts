@@ -143,6 +143,31 @@ describe.each(WRAPPED)("lock() over results that name another key, on %s", (_, w
     expect(onReleaseError.mock.calls[0]?.[1]).toEqual(CONTEXT);
   });
 
+  test("a lock that is granted to nobody any more is extended no more, and nobody hears of its loss", async () => {
+    vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout", "Date", "performance"] });
+    const acquired = deferred<undefined>();
+    const extend = vi.fn(async () => ({ ok: false }) as const);
+    const plain = fakeBackend({ extend });
+    const slow = wrap({
+      ...plain,
+      acquire: async () => {
+        await acquired.promise;
+        return decorateAcquireResult(plain, grant(LOCK_ID), OTHER);
+      },
+    });
+    const onLost = vi.fn();
+    const controller = new AbortController();
+    const config = { key: KEY, ttlMs: 5_000, autoExtend: true, signal: controller.signal, onLost };
+    const locked = rejection(lock(slow, () => 1, config));
+    controller.abort();
+    await locked;
+    acquired.resolve(undefined);
+    await vi.advanceTimersByTimeAsync(20_000);
+    expect(plain.released).toHaveLength(1);
+    expect(extend).not.toHaveBeenCalled();
+    expect(onLost).not.toHaveBeenCalled();
+  });
+
   test("the same decorated result answers every call", async () => {
     const release = vi.fn<Release>(async () => ({ ok: false }));
     const plain = fakeBackend({ release });

@@ -161,13 +161,13 @@ describe("withTelemetry over a backend of one's own", () => {
       fakeBackend({ acquire: fail, release: fail, extend: fail, isLocked: fail, lookup: fail }),
     );
     for (const operation of [
-      wrapped.acquire({ key: KEY, ttlMs: 1 }),
-      wrapped.release({ lockId: "l" }),
-      wrapped.extend({ lockId: "l", ttlMs: 1 }),
-      wrapped.isLocked({ key: KEY }),
-      wrapped.lookup({ key: KEY }),
+      () => wrapped.acquire({ key: KEY, ttlMs: 1 }),
+      () => wrapped.release({ lockId: "l" }),
+      () => wrapped.extend({ lockId: "l", ttlMs: 1 }),
+      () => wrapped.isLocked({ key: KEY }),
+      () => wrapped.lookup({ key: KEY }),
     ]) {
-      expect(await rejection(operation)).toBe(failure);
+      expect(await rejection(operation())).toBe(failure);
     }
     expect(events.map(({ type, result }) => `${type} ${result}`)).toEqual([
       "acquire fail",

@@ -31,9 +31,8 @@ import { createHandle, noLock } from "../holding/handle.js";
 import { startHeartbeats } from "../holding/heartbeats.js";
 import type { AcquireArguments, Asked, LeaseOperations } from "../holding/internals.js";
 import { Lease } from "../holding/lease.js";
-import { releaseInBackground } from "../holding/held.js";
+import { giveBack } from "../holding/held.js";
 import { given, startingSignal } from "../values/starting.js";
-import { reported } from "../holding/together.js";
 import type { BackendCapabilities, DecoratedAcquireResult, HeldLock } from "../values/types.js";
 import { hashKey, logFenceWarning } from "../values/values.js";
 
@@ -147,7 +146,7 @@ function grant(on: BackendContext, attempt: Attempt, granted: Acquired): object 
   grants.add(lease);
   if (signal?.aborted === true) {
     // The store granted the lock at the moment of the abort. A caller who has cancelled does not expect a lock.
-    giveBack(on, lease);
+    giveBack(lease, on.access(), on.terms.onReleaseError);
     checkAborted(signal);
   }
   heartbeats?.granted(lease);
@@ -161,7 +160,7 @@ function grant(on: BackendContext, attempt: Attempt, granted: Acquired): object 
   }
   if (grants.phase !== "granting") {
     // While releaseAll() runs, it releases this lock, too. Once it is over, nobody else would.
-    if (grants.phase === "over") giveBack(on, lease);
+    if (grants.phase === "over") giveBack(lease, on.access(), on.terms.onReleaseError);
     grants.check();
   }
   lease.handOut();
@@ -181,19 +180,10 @@ function checkInTime(
         on.capabilities.timeAuthority === "server" && tookMs >= Math.max(ttlMs, TIME_TOLERANCE_MS)
       : lease.isLost();
   if (!isOver) return;
-  giveBack(on, lease);
+  giveBack(lease, on.access(), on.terms.onReleaseError);
   throw new LockError(
     "NetworkTimeout",
     `the lock was granted too late: when its grant was read, its time of ${ttlMs} ms was over`,
-  );
-}
-
-function giveBack({ access, terms }: BackendContext, lease: Lease): void {
-  releaseInBackground(
-    access().backend,
-    lease.ids,
-    reported(lease, undefined),
-    terms.onReleaseError,
   );
 }
 

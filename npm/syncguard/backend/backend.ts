@@ -96,7 +96,7 @@ export function createBackendOn<C extends BackendCapabilities>(
     createHeartbeats: parts.heartbeats,
     access: () => access,
   };
-  const operations = observe(operationsOn<C>(context), stream, clock, true);
+  const operations = observe(operationsOn<C>(context), stream, clock, () => true);
   const close = closing(store, grants);
   const backend: SyncGuardBackend<C> = {
     capabilities,

@@ -16,7 +16,7 @@ export function observe<C extends BackendCapabilities>(
   operations: Operations<C>,
   stream: Stream,
   clock: Clock,
-  waits: boolean,
+  waits: () => boolean,
 ): Operations<C> {
   const observing = observer(stream, clock);
   // These closures are not inside the functions that choose them: V8 would allocate what they refer to even when nobody hears.
@@ -26,7 +26,7 @@ export function observe<C extends BackendCapabilities>(
     observing("release", opts, () => operations.release(opts), mutated);
   return {
     acquire: (opts, asked) =>
-      stream.hears("acquire") && !(asked?.wait !== undefined && waits)
+      stream.hears("acquire") && !(asked?.wait !== undefined && waits())
         ? acquire(opts, asked)
         : operations.acquire(opts, asked),
     release: (opts) => (stream.hears("release") ? release(opts) : operations.release(opts)),

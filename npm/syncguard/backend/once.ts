@@ -60,12 +60,12 @@ export async function runOnce<T, C extends BackendCapabilities>(
   const { signal } = holding;
   const internals = internalsOf(backend);
   const acquire = acquireOf(backend);
-  if (internals?.grants === undefined || acquire === undefined) {
+  if (internals === undefined || acquire === undefined) {
     throw invalid("this backend cannot store what is done: once() needs a backend of this package");
   }
   const attempt = await acquire(argumentsOf(key, holding), { due, terms: holding });
   if (!attempt.ok) return refused(attempt);
-  const { lease, handle } = leaseWithHandle<C>(backend, attempt, key);
+  const { lease, handle } = leaseWithHandle<C>(attempt);
   const access = accessTo(backend);
   if (!allowAhead) await refuseFarAhead(access, lease, holding.ttlMs);
   /** Whether the store was asked to release the lock and to store that it is done. */

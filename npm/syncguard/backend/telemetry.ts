@@ -1,16 +1,13 @@
 import { checkFunction, checkObject, invalid } from "../options/validation.js";
 import { optionNames, warnOfUnknown } from "../options/names.js";
 import { checkBackend } from "../values/arguments.js";
-import { readAutoExtend } from "../values/auto-extend.js";
-import { type Clock, systemClock } from "../values/clock.js";
+import { systemClock } from "../values/clock.js";
 import { joined, type Observation, type Stream } from "../watching/events.js";
 import { observe } from "./observe.js";
-import { decorate, disposalOf, handleOfCall, leaseOf } from "../holding/handle.js";
+import { decorate, disposalOf } from "../holding/handle.js";
 import type { WantedTerms } from "../holding/grant.js";
 import { extendBy, releaseBy } from "../holding/held.js";
-import { startHeartbeats } from "../holding/heartbeats.js";
 import { observeLeases } from "../holding/observed-leases.js";
-import { UsersLeases } from "../holding/users-leases.js";
 import {
   type AcquireArguments,
   accessTo,
@@ -36,7 +33,7 @@ import type {
   TelemetryOptions,
 } from "../values/types.js";
 import { hashesOf, hashKey } from "../values/values.js";
-import { ONE_AT_A_TIME } from "../waiting/waiting.js";
+import { attemptOf, ONE_AT_A_TIME } from "../waiting/users.js";
 
 type Extras<C extends BackendCapabilities> = Pick<
   SyncGuardBackend<C>,
@@ -105,28 +102,26 @@ export function observeBackend<C extends BackendCapabilities>(
 ): LockBackend<C> & Partial<Extras<C>> {
   const internals = internalsOf(backend);
   const { clock = systemClock, origin = backend, grants, clockSkew } = internals ?? {};
-  const isUsers = internals === undefined;
   /** Refuses several locks on a user's own backend, which knows nothing of them and would do something else than what is asked. */
-  const refusalOf = (several: unknown): Promise<never> | undefined =>
-    isUsers && (several ?? undefined) !== undefined
+  const refusalOf = (opts: LockOp | LocksOp | null): Promise<never> | undefined =>
+    internals === undefined && (lockIdsOf(opts) ?? undefined) !== undefined
       ? Promise.reject(invalid(ONE_AT_A_TIME))
       : undefined;
   const operations: Operations<C> = {
-    acquire: (opts, asked) =>
-      refusalOf(opts?.claims ?? opts?.slots ?? opts?.mode) ??
-      acquireOf(backend)?.(opts, asked) ??
-      backend.acquire(opts),
-    release: (opts) => refusalOf(lockIdsOf(opts)) ?? backend.release(opts as LockOp),
-    extend: (opts) =>
-      refusalOf(lockIdsOf(opts)) ?? backend.extend(opts as LockOp & { ttlMs: number }),
+    acquire: (opts, asked) => attemptOf(backend)(opts, asked),
+    release: (opts) => refusalOf(opts) ?? backend.release(opts as LockOp),
+    extend: (opts) => refusalOf(opts) ?? backend.extend(opts as LockOp & { ttlMs: number }),
     isLocked: (opts) => backend.isLocked(opts),
     lookup: (opts) => backend.lookup(opts),
     forceRelease: (key, options) => (backend as SyncGuardBackend<C>).forceRelease(key, options),
   };
-  const operating = observe(operations, stream, clock, grants !== undefined);
-
-  const wrapped = { backend, operating, stream, clock, self: () => observed };
-  const acquire = isUsers ? acquireOfUsers(wrapped) : acquireOfOurs(wrapped);
+  const operating = observe(operations, stream, clock, () => acquireOf(backend) !== undefined);
+  /** Handles are bound to the wrapper, so that their operations are reported, too. */
+  const acquire: Operations<C>["acquire"] = async (opts, asked) => {
+    const terms = termsWith(stream, asked?.terms);
+    const result = await operating.acquire(opts, { ...asked, terms });
+    return decorate(observed, result, opts?.key, disposalOf(result));
+  };
   const all: Operations<C> = { ...operating, acquire };
   const observed: LockBackend<C> & { -readonly [Name in keyof Extras<C>]?: Extras<C>[Name] } = {
     capabilities: backend.capabilities,
@@ -159,19 +154,12 @@ export function observeBackend<C extends BackendCapabilities>(
     stream,
     clock,
   );
-  const told = { origin, clock, operations: all, leases, stream: everybody, grants, clockSkew };
-  setInternals(observed, told);
+  setInternals(observed, {
+    ...{ origin, clock, operations: all, leases, stream: everybody, grants, clockSkew },
+    inner: backend,
+  });
   return observed;
 }
-
-/** A backend, the operations that are told of, and the wrapper that has them. */
-type Wrapped<C extends BackendCapabilities> = {
-  readonly backend: LockBackendLike<C>;
-  readonly operating: Operations<C>;
-  readonly stream: Stream;
-  readonly clock: Clock;
-  readonly self: () => LockBackend<C>;
-};
 
 /** The terms of an acquisition, with `stream` among those who hear of the lock. */
 function termsWith(stream: Stream, terms: WantedTerms | undefined): WantedTerms {
@@ -179,65 +167,9 @@ function termsWith(stream: Stream, terms: WantedTerms | undefined): WantedTerms 
   return { ...terms, stream: outer === undefined ? stream : joined(stream, outer) };
 }
 
-/** `acquire` of a backend of this package. Handles are bound to the wrapper, so that their operations are reported too. */
-function acquireOfOurs<C extends BackendCapabilities>({
-  backend,
-  operating,
-  stream,
-  self,
-}: Wrapped<C>): Operations<C>["acquire"] {
-  return async (opts, asked) => {
-    const { key } = opts ?? {};
-    // If the backend inside can be told, it grants the lock on these terms.
-    const terms = termsWith(stream, asked?.terms);
-    const isDelivered = acquireOf(backend) !== undefined;
-    const result = await operating.acquire(opts, { ...asked, terms });
-    const handle = decorate(self(), result, key, disposalOf(result));
-    if (handle.ok && !isDelivered) leaseOf(handle)?.agreeOn(terms);
-    return handle;
-  };
-}
-
-/**
- * `acquire` of a user's own backend. That does not know `autoExtend`, so its locks are extended from here. Such extensions are no
- * operations of users, so they are counted and not reported.
- */
-function acquireOfUsers<C extends BackendCapabilities>({
-  backend,
-  operating,
-  stream,
-  clock,
-  self,
-}: Wrapped<C>): Operations<C>["acquire"] {
-  return async (opts, asked) => {
-    const startedMs = clock.elapsed();
-    const { key, ttlMs } = opts ?? {};
-    const autoExtend = readAutoExtend(opts?.autoExtend, ttlMs);
-    const terms = termsWith(stream, asked?.terms);
-    const result = await operating.acquire(withoutAutoExtend(opts), { ...asked, terms });
-    const handle = result?.ok
-      ? handleOfCall(self(), result, key, terms)
-      : decorate(self(), result, key, disposalOf(result));
-    const lease = leaseOf(handle);
-    if (lease !== undefined && handle.ok && autoExtend !== undefined) {
-      const leases = new UsersLeases(backend);
-      startHeartbeats(leases, handle, lease, { ttlMs, startedMs, autoExtend });
-    }
-    return handle;
-  };
-}
-
 /** The lock ids of an argument, which may be anything. */
 function lockIdsOf(opts: LockOp | LocksOp | null): unknown {
   return (opts as Partial<LocksOp> | null)?.lockIds;
-}
-
-/** The arguments without `autoExtend`, for a backend that does not know it. */
-function withoutAutoExtend(opts: AcquireArguments): AcquireArguments {
-  if (opts?.autoExtend === undefined) return opts;
-  const rest = { ...opts };
-  delete rest.autoExtend;
-  return rest;
 }
 
 function createEmitter(options: TelemetryOptions): Stream {

@@ -5,7 +5,7 @@ import { checkFunction, checkObject, copyGiven, invalid } from "../options/valid
 import { LABEL_OPTIONS } from "../values/arguments.js";
 import { BESIDE_KEY, type BesideKey, readTarget, type Wanted } from "../values/claims.js";
 import { leaseWithHandle } from "../holding/handle.js";
-import { acquireOf, internalsOf } from "../holding/internals.js";
+import { acquireOf } from "../holding/internals.js";
 import { argumentsOf, readHolding } from "../holding/options.js";
 import { runUnder, type Work } from "./lock.js";
 import type {
@@ -53,13 +53,11 @@ export async function runTryLock<T, C extends BackendCapabilities>(
   const target = readTarget(wanted, options);
   const holding = readHolding(options);
   const acquire = acquireOf(backend);
-  if (internalsOf(backend)?.grants === undefined || acquire === undefined) {
-    throw invalid("tryLock() needs a backend of this package");
-  }
+  if (acquire === undefined) throw invalid("tryLock() needs a backend of this package");
   const { key } = target;
   const attempt = await acquire(argumentsOf(key, holding), { target, terms: holding });
   if (!attempt.ok) return busyOf(attempt);
-  const held = leaseWithHandle(backend, attempt, key);
+  const held = leaseWithHandle(attempt);
   const { signal, throwIfLost } = holding;
   const value = await runUnder(backend, held, { target, signal, throwIfLost }, fn);
   return { ran: true, value };

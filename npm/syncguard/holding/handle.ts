@@ -8,7 +8,7 @@ import "../values/disposable.js";
 import { checkDisposal, type DisposalOptions } from "../values/arguments.js";
 import { endOf, systemClock } from "../values/clock.js";
 import { disposalWith, PLAIN_TERMS, type WantedTerms } from "./grant.js";
-import { disposeHeld, extendHeld, releaseHeld, releaseInBackground } from "./held.js";
+import { disposeHeld, extendHeld, releaseById, releaseHeld } from "./held.js";
 import { Lease } from "./lease.js";
 import { Refusals } from "../values/refusals.js";
 import {
@@ -161,7 +161,7 @@ export function membersOfSet(lease: Lease): Pick<HeldLocks, "locks" | "fences" |
 }
 
 /** Makes a handle of the lock in `result`, which may be a handle itself. The options must have been checked. */
-export function handleOver<C extends BackendCapabilities>(
+function handleOver<C extends BackendCapabilities>(
   backend: Extending & Releasing,
   result: AcquireOk<C>,
   key: string,
@@ -188,16 +188,6 @@ export function handleOfCall<C extends BackendCapabilities>(
   const isUsers = before === undefined || users.has(before);
   const lease = isUsers ? newlyHeld(backend, result, key) : before;
   lease.callIt(key);
-  return handleOnTerms(backend, result, lease, wanted);
-}
-
-/** Makes a handle of a lock whose backend could not be told of the wanted terms. */
-export function handleOnTerms<C extends BackendCapabilities>(
-  backend: Extending & Releasing,
-  result: AcquireOk<C>,
-  lease: Lease,
-  wanted: WantedTerms | undefined,
-): AsyncLock<C> {
   if (wanted !== undefined) lease.agreeOn(wanted);
   return handleWith(backend, result, lease, disposalWith(disposalOf(result), wanted));
 }
@@ -221,14 +211,11 @@ const users = new WeakSet<Lease>();
 /** A lease, and a handle of it. */
 export type LeaseWithHandle<C extends BackendCapabilities> = { lease: Lease; handle: AcquireOk<C> };
 
-/** The lease of an acquisition's result, with that result as the handle if it is one. */
+/** The lease of what `acquireOf()` has acquired, which is a handle. */
 export function leaseWithHandle<C extends BackendCapabilities>(
-  backend: Extending & Releasing,
-  result: AcquireOk<C>,
-  key: string,
+  handle: AcquireOk<C>,
 ): LeaseWithHandle<C> {
-  const handle = Handle.is(result) ? result : handleOver(backend, result, key, {});
-  return { lease: Handle.lease(handle as unknown as Handle), handle };
+  return { lease: leaseOf(handle) as Lease, handle };
 }
 
 /** Finds the lease of a lock whose handle was copied, or makes one for a lock that a user's own backend has granted. */
@@ -480,7 +467,7 @@ export async function acquireHandle<C extends BackendCapabilities>(
   if (isDecorated(result)) return result;
   if ((result?.ok as unknown) === false) return result as DecoratedAcquireResult<C>;
   const { lockId } = (result ?? {}) as { lockId: string };
-  if (result?.ok) releaseInBackground(backend, { lockId }, { lockId, key: opts.key }, undefined);
+  if (result?.ok) releaseById(backend, lockId, opts.key);
   throw new LockError(
     "Internal",
     "Backend.acquire() must return a decorated result: use decorateAcquireResult()",

@@ -5,17 +5,11 @@ import type { DisposalOptions } from "../values/arguments.js";
 import type { HolderAccess, HowToRelease, Releasing } from "./internals.js";
 import type { Lease } from "./lease.js";
 import { failure, goneLock } from "../values/mutation.js";
-import { reportReleaseError, type Reported } from "../watching/reports.js";
+import { reportReleaseError } from "../watching/reports.js";
 import { endWithin } from "../values/timers.js";
 import { reported } from "./together.js";
 import { UsersLeases } from "./users-leases.js";
-import type {
-  ExtendResult,
-  LockOp,
-  LocksOp,
-  OnReleaseError,
-  ReleaseResult,
-} from "../values/types.js";
+import type { ExtendResult, OnReleaseError, ReleaseResult } from "../values/types.js";
 
 /** Extends a lock for its holder. */
 export async function extendHeld(
@@ -140,14 +134,20 @@ export async function disposeHeld(
   else await endWithin(lease.clock, disposeTimeoutMs, release);
 }
 
-/** Releases a lock whose caller no longer waits for it. Failures are reported. */
-export function releaseInBackground(
-  backend: Releasing,
-  ids: LockOp | LocksOp,
-  reported: Reported,
+/** Releases a lock whose caller no longer waits for it, so that nothing was done under it. Failures are reported. */
+export function giveBack(
+  lease: Lease,
+  access: HolderAccess,
   onReleaseError: OnReleaseError | undefined,
 ): void {
-  // Only backends of this package grant several locks, and these know `lockIds`.
-  const release = async (): Promise<unknown> => await backend.release(ids as LockOp);
-  release().catch((error: unknown) => reportReleaseError(error, reported, onReleaseError));
+  lease.handBack();
+  releaseUnused(lease, access).catch((error: unknown) =>
+    reportReleaseError(error, reported(lease, undefined), onReleaseError),
+  );
+}
+
+/** Releases a lock of which only the id is known, and which nobody gets. Failures are reported. */
+export function releaseById(backend: Releasing, lockId: string, key: string): void {
+  const release = async (): Promise<unknown> => await backend.release({ lockId });
+  release().catch((error: unknown) => reportReleaseError(error, { lockId, key }, undefined));
 }

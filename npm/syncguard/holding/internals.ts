@@ -116,6 +116,8 @@ export type Internals<C extends BackendCapabilities = BackendCapabilities> = {
   readonly clockSkew?: ClockSkew | undefined;
   /** For each key how many wait, and since when by the clock's `elapsed()`. Wrappers do not have it. */
   readonly queues?: () => readonly [string, { readonly count: number; readonly sinceMs: number }][];
+  /** The backend that a wrapper stands before. */
+  readonly inner?: LockBackendLike;
   /** Reaches the addon's store. Wrappers do not have it, nor backends on other stores. */
   readonly direct?: DirectAccess;
 };
@@ -155,13 +157,24 @@ function boundInternals(backend: object): BoundInternals | undefined {
   return bound?.backend === backend ? bound : undefined;
 }
 
-/** How to acquire a lock from a backend of this package or a wrapper. `undefined` for others, and where a user has replaced `acquire`. */
-export function acquireOf<C extends BackendCapabilities>(
+/** How to ask a backend of this package or a wrapper for a lock. `undefined` for others, and where a user has replaced `acquire`. */
+export function operationOf<C extends BackendCapabilities>(
   backend: LockBackendLike<C>,
 ): Operations<C>["acquire"] | undefined {
   const bound = boundInternals(backend);
   if (bound === undefined || bound.acquire !== backend.acquire) return undefined;
   return bound.operations.acquire;
+}
+
+/**
+ * How to acquire a lock from a backend that waits by itself and knows all that can be asked for: one of this package, also behind wrappers.
+ * `undefined` for others, and where a user has replaced the `acquire` of one of them.
+ */
+export function acquireOf<C extends BackendCapabilities>(
+  backend: LockBackendLike<C>,
+): Operations<C>["acquire"] | undefined {
+  const inner = internalsOf(backend)?.inner;
+  return inner === undefined || acquireOf(inner) !== undefined ? operationOf(backend) : undefined;
 }
 
 /**

@@ -1,5 +1,6 @@
 /**
- * A lock that is held, or several that were granted together. It is whole from its grant on: nobody writes its fields later.
+ * A lock that is held, or several that were granted together. It is whole from its grant on. Only where a wrapper that a user has written
+ * passes on a lock of this package are its caller's terms added later (`agreeOn`).
  *
  * This room knows who has a lock, until when, and how its holder extends and releases it on any backend.
  * It must not know how a lock is acquired or waited for, or which store it is in.
@@ -89,6 +90,11 @@ export class Lease extends Granted {
     if (this.audience === "nobody") this.audience = "all";
     const { onLost } = this.terms;
     if (this.current === HELD && onLost !== undefined && onLost !== unheard) this.watch();
+  }
+
+  /** Notes that nobody gets the lock after all, so nobody is to hear of its loss. */
+  handBack(): void {
+    this.audience = "nobody";
   }
 
   /** Notes that a transaction of the holder may store that something is done for the period. */

@@ -1,6 +1,6 @@
 /** Reads what is asked for: one key, alone or shared, several at once, or slots. */
 
-import type { CheckedClaim, ClaimKind } from "../native/claims.js";
+import { type CheckedClaim, type ClaimKind, settingsOf } from "../native/claims.js";
 import { constants } from "../native/constants.js";
 import { addContext, LockError } from "../native/errors.js";
 import { checkObject, invalid } from "../options/validation.js";
@@ -161,6 +161,13 @@ export function addTarget(error: unknown, target: LockTarget): unknown {
 /** A key as the user gave it, for one in NFC. */
 export function givenKey({ claims }: LockTarget, key: string | undefined): string | undefined {
   return claims?.find((claim) => claim.key.normalize() === key)?.key ?? key;
+}
+
+/** What is to be locked, as `acquire()` takes it. */
+export function argumentsOfTarget({ key, claims, isSet }: LockTarget) {
+  const given = claims?.map(settingsOf);
+  if (isSet === true) return { key: undefined, claims: given };
+  return { key, ...given?.[0], take: undefined };
 }
 
 /** The keys that nobody else can lock meanwhile. Those of slots are not among them, nor those that are shared. */
