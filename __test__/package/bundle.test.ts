@@ -6,11 +6,11 @@ import { join } from "node:path";
 import { pathToFileURL } from "node:url";
 import { build } from "esbuild";
 import { build as buildWithVite } from "vite";
-import { afterAll, beforeAll, expect, onTestFinished, test } from "vitest";
+import { expect, onTestFinished, test } from "vitest";
 // @ts-expect-error a module of the scripts, in plain JavaScript
 import { shippingTool } from "../../scripts/lib/shipping.mjs";
 import { temporaryFolder } from "../support/temp.js";
-import { deploy, type Deployment, EXPECTED, settingsFor } from "./deployed.js";
+import { deployBefore, EXPECTED, settingsFor } from "./deployed.js";
 import { blockMarked } from "./documents.js";
 
 const load = (path: string): unknown =>
@@ -19,25 +19,15 @@ const load = (path: string): unknown =>
 /** What makes `require` in an ES module, as docs/bundlers.md has it for esbuild. */
 const [, banner = ""] = /js: '(.*)'/.exec(blockMarked("bundle").code) ?? [];
 
-let deployed: Deployment;
-/** The project that bundles are made of. */
-let folder: string;
-
-beforeAll(async () => {
-  deployed = await deploy();
-  ({ folder } = deployed.installed);
-}, 600_000);
-afterAll(() => {
-  deployed.remove();
-});
+const deployed = deployBefore();
 
 test("an ES module runs, bundled as docs/bundlers.md says", async () => {
   const esbuild = pathToFileURL(createRequire(import.meta.url).resolve("esbuild")).href;
   const code = blockMarked("bundle").code.replace('from "esbuild"', `from "${esbuild}"`);
-  writeFileSync(join(folder, "build.mjs"), code);
+  writeFileSync(deployed.inProject("build.mjs"), code);
   const built = await deployed.installed.node("build.mjs");
   expect(built).toEqual({ code: 0, stdout: "", stderr: "" });
-  cpSync(join(folder, "dist"), deployed.path, { recursive: true });
+  cpSync(deployed.inProject("dist"), deployed.path, { recursive: true });
   expect(await deployed.run("app.mjs")).toMatch(EXPECTED);
 });
 
@@ -45,7 +35,8 @@ test("CommonJS runs, and needs no more than that the binary is left out", async 
   const outfile = join(deployed.path, "app.cjs");
   const external = ["syncguard-*"];
   const options = { bundle: true, platform: "node", format: "cjs", logLevel: "silent" } as const;
-  const given = { entryPoints: [join(folder, "function.mjs")], outfile, external, ...options };
+  const entryPoints = [deployed.inProject("function.mjs")];
+  const given = { entryPoints, outfile, external, ...options };
   const { warnings, metafile } = await build({ ...given, metafile: true });
   expect(warnings).toEqual([]);
   expect(await deployed.run("app.cjs")).toMatch(EXPECTED);
@@ -67,7 +58,7 @@ test.each([
   const plugins = [nodeResolve(), (load("@rollup/plugin-commonjs") as Plugin)()];
   const warnings: unknown[] = [];
   const onwarn = (warning: unknown): unknown => warnings.push(warning);
-  const input = join(folder, source);
+  const input = deployed.inProject(source);
   const bundle = await rollup({ input, plugins, onwarn, ...settingsFor("Rollup") });
   const output = { file: join(deployed.path, file), format, banner: head };
   await bundle.write({ ...output, inlineDynamicImports: true });
@@ -80,8 +71,14 @@ type Stats = { toString: (options: object) => string };
 
 test("webpack's build runs", async () => {
   const output = { path: deployed.path, filename: "webpack.cjs" };
-  const entry = join(folder, "app.mjs");
-  const given = { mode: "production", context: folder, entry, output, ...settingsFor("webpack") };
+  const entry = deployed.inProject("app.mjs");
+  const given = {
+    mode: "production",
+    context: deployed.folder,
+    entry,
+    output,
+    ...settingsFor("webpack"),
+  };
   const said = await new Promise<string>((resolve, reject) => {
     (load("webpack") as Webpack)(given, (error, stats) => {
       if (error === null) resolve(stats.toString({ all: false, errors: true, warnings: true }));
@@ -96,14 +93,14 @@ test("webpack's build runs", async () => {
 async function buildForServer(outDir: string, tool: string): Promise<string> {
   const { build: given, ...settings } = settingsFor(tool);
   await buildWithVite({
-    ...{ root: folder, configFile: false, logLevel: "silent", ...settings },
+    ...{ root: deployed.folder, configFile: false, logLevel: "silent", ...settings },
     build: { ssr: "app.mjs", outDir, ...(given as object) },
   });
   return join(outDir, "app.mjs");
 }
 
 test("Vite's build for a server runs, with the package beside it", async () => {
-  const built = await buildForServer(join(folder, "vite"), "Vite, SSR, package outside");
+  const built = await buildForServer(deployed.inProject("vite"), "Vite, SSR, package outside");
   const { code, stdout, stderr } = await deployed.installed.node(built);
   expect({ code, stderr }).toEqual({ code: 0, stderr: "" });
   expect(stdout).toMatch(EXPECTED);
@@ -116,7 +113,7 @@ test("Vite's build for a server runs, with the package in it", async () => {
 });
 
 test("the binary's package is named literally, so that tools see that it is needed", async () => {
-  const source = join(folder, "traced.mjs");
+  const source = deployed.inProject("traced.mjs");
   writeFileSync(source, 'import "syncguard";\n');
   const found: string[] = [];
   await build({
@@ -140,7 +137,7 @@ test("the binary's package is named literally, so that tools see that it is need
 });
 
 test("without the binary, a bundle says what is missing", async () => {
-  const source = join(folder, "alone.mjs");
+  const source = deployed.inProject("alone.mjs");
   writeFileSync(source, 'import "syncguard";\n');
   const alone = temporaryFolder();
   onTestFinished(alone.remove);

@@ -3,7 +3,7 @@
 import { cpSync, readdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { runInThisContext } from "node:vm";
-import { expect } from "vitest";
+import { afterAll, beforeAll, expect } from "vitest";
 import { temporaryFolder } from "../support/temp.js";
 import { asFunction, documents, quickStart } from "./documents.js";
 import { type Installed, installPackages } from "./installed.js";
@@ -14,6 +14,10 @@ export const EXPECTED = /^written under fence \d{15}\n$/;
 export type Deployment = {
   /** The project. The quick start is in it, as `app.mjs`, and for CommonJS as `function.mjs`. */
   installed: Installed;
+  /** Its folder. */
+  folder: string;
+  /** The path of what is so called in it. */
+  inProject: (name: string) => string;
   /** The package with the binary for this platform. */
   binary: string;
   /** The folder in which the project cannot be reached. */
@@ -23,16 +27,29 @@ export type Deployment = {
   remove: () => void;
 };
 
+/** Deploys before the tests of a file, and removes all after them. What this gives is there while they run. */
+export function deployBefore(): Deployment {
+  const deployed = {} as Deployment;
+  beforeAll(async () => {
+    Object.assign(deployed, await deploy());
+  }, 600_000);
+  afterAll(() => {
+    deployed.remove();
+  });
+  return deployed;
+}
+
 /** Installs the packed packages, and deploys the binary. */
-export async function deploy(): Promise<Deployment> {
+async function deploy(): Promise<Deployment> {
   const installed = await installPackages();
+  const { folder } = installed;
   const deployed = temporaryFolder();
-  const names = readdirSync(join(installed.folder, "node_modules"));
+  const names = readdirSync(join(folder, "node_modules"));
   const binary = names.find((name) => name.startsWith("syncguard-")) as string;
-  const ofBinary = (folder: string): string => join(folder, "node_modules", binary);
-  cpSync(ofBinary(installed.folder), ofBinary(deployed.path), { recursive: true });
-  writeFileSync(join(installed.folder, "app.mjs"), quickStart);
-  writeFileSync(join(installed.folder, "function.mjs"), asFunction(quickStart, true));
+  const ofBinary = (place: string): string => join(place, "node_modules", binary);
+  cpSync(ofBinary(folder), ofBinary(deployed.path), { recursive: true });
+  writeFileSync(join(folder, "app.mjs"), quickStart);
+  writeFileSync(join(folder, "function.mjs"), asFunction(quickStart, true));
   const run = async (file: string): Promise<string> => {
     const { code, stdout, stderr } = await installed.node(join(deployed.path, file));
     expect({ code, stderr }).toEqual({ code: 0, stderr: "" });
@@ -42,7 +59,8 @@ export async function deploy(): Promise<Deployment> {
     installed.remove();
     deployed.remove();
   };
-  return { installed, binary, path: deployed.path, run, remove };
+  const inProject = (name: string): string => join(folder, name);
+  return { installed, folder, inProject, binary, path: deployed.path, run, remove };
 }
 
 /** The settings that docs/bundlers.md has for a tool: what stands as code in its line of the list. */

@@ -5,7 +5,7 @@ import { chmodSync, copyFileSync, cpSync, mkdirSync, readdirSync, writeFileSync 
 import { createRequire } from "node:module";
 import { dirname, join } from "node:path";
 import { build } from "esbuild";
-import { afterAll, beforeAll, expect, onTestFinished, test } from "vitest";
+import { expect, onTestFinished, test } from "vitest";
 import { runProgram } from "../support/program.js";
 import { temporaryFolder } from "../support/temp.js";
 // @ts-expect-error a module of the scripts, in plain JavaScript
@@ -16,7 +16,7 @@ import { bin } from "../../scripts/lib/paths.mjs";
 import * as platforms from "../../scripts/lib/platforms.mjs";
 // @ts-expect-error a module of the scripts, in plain JavaScript
 import { shippingTool } from "../../scripts/lib/shipping.mjs";
-import { deploy, type Deployment, EXPECTED, settingsFor } from "./deployed.js";
+import { deployBefore, EXPECTED, settingsFor } from "./deployed.js";
 import { documents } from "./documents.js";
 
 const { inspectAddon } = elf as { inspectAddon: (path: string) => Promise<Needs> };
@@ -26,17 +26,7 @@ type Needs = { libraries: string[]; glibc: string; faults: string[] };
 const tool = shippingTool as (path: string) => string;
 const load = (name: string): unknown => createRequire(import.meta.url)(tool(name));
 
-let deployed: Deployment;
-/** The project that is shipped. */
-let folder: string;
-
-beforeAll(async () => {
-  deployed = await deploy();
-  ({ folder } = deployed.installed);
-}, 600_000);
-afterAll(() => {
-  deployed.remove();
-});
+const deployed = deployBefore();
 
 /** A folder with nothing in it. */
 function emptyFolder(place?: string): string {
@@ -56,11 +46,13 @@ async function outputOf(program: string, where: string): Promise<string> {
 test("@vercel/nft finds what the program needs", async () => {
   type Trace = (files: string[], options: object) => Promise<{ fileList: Set<string> }>;
   const { nodeFileTrace } = load("@vercel/nft") as { nodeFileTrace: Trace };
-  const { fileList } = await nodeFileTrace([join(folder, "app.mjs")], { base: folder });
+  const { fileList } = await nodeFileTrace([deployed.inProject("app.mjs")], {
+    base: deployed.folder,
+  });
   const place = emptyFolder();
   for (const name of fileList) {
     mkdirSync(dirname(join(place, name)), { recursive: true });
-    copyFileSync(join(folder, name), join(place, name));
+    copyFileSync(deployed.inProject(name), join(place, name));
   }
   const { code, stdout, stderr } = await deployed.installed.node(join(place, "app.mjs"));
   expect({ code, stderr }).toEqual({ code: 0, stderr: "" });
@@ -70,7 +62,7 @@ test("@vercel/nft finds what the program needs", async () => {
 test("Bun compiles the program with the binary in it", async () => {
   const place = emptyFolder();
   const program = join(place, "app");
-  const source = join(folder, "app.mjs");
+  const source = deployed.inProject("app.mjs");
   const args = ["build", "--compile", source, "--outfile", program];
   expect(await runProgram((bin as (name: string) => string)("bun"), args)).toMatchObject({
     code: 0,
@@ -83,7 +75,7 @@ test("Node's single executable runs, with the binary beside it", async () => {
   const at = (name: string): string => join(place, name);
   const external = ["syncguard-*"];
   const options = { bundle: true, platform: "node", format: "cjs" } as const;
-  const [entry, outfile] = [join(folder, "function.mjs"), at("app.cjs")];
+  const [entry, outfile] = [deployed.inProject("function.mjs"), at("app.cjs")];
   await build({
     entryPoints: [entry],
     outfile,
@@ -114,7 +106,7 @@ test("an asar has the binary outside, and all else inside", async () => {
   const asar = load("@electron/asar") as Asar;
   const place = emptyFolder();
   const file = join(place, "app.asar");
-  await asar.createPackageWithOptions(folder, file, settingsFor("Electron's asar"));
+  await asar.createPackageWithOptions(deployed.folder, file, settingsFor("Electron's asar"));
   const outside = asar
     .listPackage(file, { isPack: true })
     .filter((line) => line.startsWith("unpack"));
@@ -154,7 +146,7 @@ test.runIf(process.platform === "linux")(
     // What the first bytes of Alpine's Node.js contain.
     writeFileSync(join(place, "node"), "\x7fELF /lib/ld-musl-x86_64.so.1");
     const code = `process.execPath = "${join(place, "node")}";`;
-    writeFileSync(join(folder, "musl.cjs"), `${code}\nrequire("syncguard");\n`);
+    writeFileSync(deployed.inProject("musl.cjs"), `${code}\nrequire("syncguard");\n`);
     const { code: exit, stderr } = await deployed.installed.node("musl.cjs");
     expect(exit).toBe(1);
     expect(stderr).toMatch(/The native part of syncguard for linux-\w+-musl could not be loaded\./);
@@ -179,7 +171,7 @@ test("Next.js has the binary in its standalone folder", { timeout: 600_000 }, as
   const project = emptyFolder(join(tool("."), "../.."));
   const linked = await runProgram("cp", ["-al", tool("."), join(project, "node_modules")]);
   expect(linked).toMatchObject({ code: 0 });
-  cpSync(join(folder, "node_modules"), join(project, "node_modules"), { recursive: true });
+  cpSync(deployed.inProject("node_modules"), join(project, "node_modules"), { recursive: true });
   const route = join(project, "app/locked");
   mkdirSync(route, { recursive: true });
   writeFileSync(join(route, "route.js"), ROUTE);
