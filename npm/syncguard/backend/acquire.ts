@@ -12,7 +12,14 @@ import { checkAborted } from "../native/signal.js";
 import type { Wait } from "../values/wait.js";
 import { invalid } from "../options/validation.js";
 import { namesOf, optionNames, warnOfUnknown } from "../options/names.js";
-import { checkKey, checkTtlOfLock, LABEL_OPTIONS, readLabels } from "../values/arguments.js";
+import {
+  checkKey,
+  checkTtlOfLock,
+  LABEL_OPTIONS,
+  readLabels,
+  given,
+  startingSignal,
+} from "../values/arguments.js";
 import { type HeartbeatOptions, readAutoExtend } from "../values/auto-extend.js";
 import {
   addTarget,
@@ -32,7 +39,6 @@ import { startHeartbeats } from "../holding/heartbeats.js";
 import type { AcquireArguments, Asked, LeaseOperations } from "../holding/internals.js";
 import { Lease } from "../holding/lease.js";
 import { giveBack } from "../holding/held.js";
-import { given, startingSignal } from "../values/starting.js";
 import type { BackendCapabilities, DecoratedAcquireResult, HeldLock } from "../values/types.js";
 import { hashKey, logFenceWarning } from "../values/values.js";
 

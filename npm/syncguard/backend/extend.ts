@@ -1,11 +1,10 @@
 /** Extends locks by their ids. */
 
-import { checkTtl } from "../values/arguments.js";
+import { checkTtl, given, startingSignal } from "../values/arguments.js";
 import type { BackendContext } from "./context.js";
 import { goneLock } from "../values/mutation.js";
 import { monitoredLease } from "../holding/monitored.js";
 import { addIds, type Part, partsOf, readIds } from "./parts.js";
-import { given, startingSignal } from "../values/starting.js";
 import { extensionOf } from "../holding/store-leases.js";
 import type { ExtendResult, LockOp, LocksOp } from "../values/types.js";
 

@@ -4,11 +4,10 @@ import { addContext } from "../native/errors.js";
 import { settle } from "../native/outcome.js";
 import { checkObject, invalid } from "../options/validation.js";
 import { optionNames, refuseUnknown } from "../options/names.js";
-import { checkKey } from "../values/arguments.js";
+import { checkKey, given, startingSignal } from "../values/arguments.js";
 import type { BackendContext } from "./context.js";
 import { attachRawData, sanitizeLockInfo } from "../watching/diagnostics.js";
 import { failure } from "../values/mutation.js";
-import { given, startingSignal } from "../values/starting.js";
 import type {
   BackendCapabilities,
   KeyLookup,

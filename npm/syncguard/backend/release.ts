@@ -13,7 +13,7 @@ import {
   readIds,
   waitedFor,
 } from "./parts.js";
-import { given, startingSignal } from "../values/starting.js";
+import { given, startingSignal } from "../values/arguments.js";
 import type { LockOp, LocksOp, ReleaseResult } from "../values/types.js";
 
 export async function release(on: BackendContext, opts: LockOp | LocksOp): Promise<ReleaseResult> {

@@ -5,12 +5,30 @@
 
 import type { GivenLabels, LockLabels } from "../native/outcome.js";
 import { constants } from "../native/constants.js";
+import { checkAborted, readSignal } from "../native/signal.js";
 import { checkFunction, invalid } from "../options/validation.js";
 import { BACKEND_DEFAULTS, MAX_KEY_LENGTH_BYTES } from "./defaults.js";
 import type { BackendCapabilities, LockBackendLike, OnLost, OnReleaseError } from "./types.js";
 import { checkText, normalizeAndValidateKey } from "./values.js";
 
 const { maxTtlMs, maxLabelBytes } = constants;
+
+/** Checks that an operation was given an object of arguments. */
+export function given<Options extends object>(opts: Options): Options {
+  if (typeof opts !== "object" || opts === null) {
+    throw invalid("the operation needs an options object");
+  }
+  return opts;
+}
+
+/** The signal of an operation that is about to start, if there is one. */
+export function startingSignal(opts: {
+  signal?: AbortSignal | undefined;
+}): AbortSignal | undefined {
+  const signal = readSignal(opts.signal);
+  checkAborted(signal);
+  return signal;
+}
 
 /** The names of the labels that are stored with a lock. */
 const LABELS: readonly (keyof LockLabels)[] = constants.labelNames;
