@@ -36,14 +36,7 @@ import { runOnce } from "./once.js";
 import { release } from "./release.js";
 import { createReleaseAll } from "./release-all.js";
 import { createTryLockMethod } from "./try-lock.js";
-import type {
-  BackendCapabilities,
-  KeyLookup,
-  LockOp,
-  LocksOp,
-  OwnershipLookup,
-  SyncGuardBackend,
-} from "../values/types.js";
+import type { BackendCapabilities, SyncGuardBackend } from "../values/types.js";
 import type { BackendTransport } from "../options/backend-transport.js";
 import { Waiters } from "../waiting/waiters.js";
 
@@ -103,11 +96,11 @@ export function createBackendOn<C extends BackendCapabilities>(
     ...(transport === undefined ? {} : { transport }),
     acquire: ((opts: AcquireArguments) =>
       operations.acquire(opts)) as SyncGuardBackend<C>["acquire"],
-    release: (opts: LockOp | LocksOp) => operations.release(opts),
-    extend: (opts: (LockOp | LocksOp) & { ttlMs: number }) => operations.extend(opts),
-    isLocked: (opts) => operations.isLocked(opts),
-    lookup: (opts: KeyLookup | OwnershipLookup) => operations.lookup(opts),
-    forceRelease: (key, more) => operations.forceRelease(key, more),
+    release: operations.release,
+    extend: operations.extend,
+    isLocked: operations.isLocked,
+    lookup: operations.lookup,
+    forceRelease: operations.forceRelease,
     lock: createLockMethod(() => backend),
     tryLock: createTryLockMethod(() => backend),
     lead: async (key, fn, options) => await runLeader(backend, key, fn, options),

@@ -20,7 +20,7 @@ import { disposalOf, type LeaseWithHandle, membersOfSet } from "../holding/handl
 import { disposeHeld, extendHeld } from "../holding/held.js";
 import type { Lease } from "../holding/lease.js";
 import { readHolding } from "../holding/options.js";
-import { accessTo, type Extending, internalsOf, type Releasing } from "../holding/internals.js";
+import { accessTo, type HolderAccess, internalsOf } from "../holding/internals.js";
 import { Refusals } from "../values/refusals.js";
 import type {
   AcquireOk,
@@ -135,14 +135,15 @@ export async function runUnder<T, C extends BackendCapabilities>(
   fn: Work<T, C>,
 ): Promise<T> {
   const { origin = backend, stream } = internalsOf(backend) ?? {};
+  const access = accessTo(backend);
   const run = async (): Promise<T> => {
     try {
-      const lockHandle = createLockHandle(backend, handle, target.key, lease, signal);
+      const lockHandle = createLockHandle(access, handle, target.key, lease, signal);
       return await runInside(origin, exclusiveKeys(target), lease, () => fn(lockHandle));
     } finally {
       // The signal does not count here: if it has aborted the work, the lock must still be released. The handle must live until now,
       // so that the lock does not count as forgotten while the work runs.
-      await disposeHeld(lease, accessTo(backend), disposalOf(handle));
+      await disposeHeld(lease, access, disposalOf(handle));
     }
   };
   const runHeld = stream?.runHeld;
@@ -155,14 +156,14 @@ export async function runUnder<T, C extends BackendCapabilities>(
 
 /** The handle that `lock()` passes to its callback. Its signal is aborted with `user`, too. */
 export function createLockHandle<C extends BackendCapabilities>(
-  backend: Extending & Releasing,
+  access: HolderAccess,
   granted: AcquireOk<C>,
   key: string,
   lease: Lease,
   user: AbortSignal | undefined,
 ): LockHandle<C> {
   let signal: AbortSignal | undefined;
-  const handle = lockHandleMembers(backend, granted, key, lease);
+  const handle = lockHandleMembers(access, granted, key, lease);
   return Object.defineProperty(handle, "signal", {
     get: () => (signal ??= lease.signalWith(user)),
     enumerable: true,
@@ -172,7 +173,7 @@ export function createLockHandle<C extends BackendCapabilities>(
 
 /** Makes the members that the handles of all callbacks have. */
 export function lockHandleMembers<C extends BackendCapabilities>(
-  backend: Extending & Releasing,
+  access: HolderAccess,
   granted: AcquireOk<C>,
   key: string,
   lease: Lease,
@@ -192,7 +193,6 @@ export function lockHandleMembers<C extends BackendCapabilities>(
     ...lease.membersOfStore(),
   });
   lease.follow(handle);
-  const access = accessTo(backend);
   const extend: LockHandleMembers["extend"] = (ttlMs, signal) =>
     extendHeld(lease, access, ttlMs, signal);
   const assertHeld = (): void => lease.assertHeld();

@@ -72,7 +72,7 @@ export async function runOnce<T, C extends BackendCapabilities>(
   let isFinishing = false;
   const run = async (): Promise<T> => {
     try {
-      const lockHandle = createLockHandle(backend, handle, key, lease, signal) as OnceHandle<C>;
+      const lockHandle = createLockHandle(access, handle, key, lease, signal) as OnceHandle<C>;
       const value = await runInside(internals.origin, [key], lease, () => fn(lockHandle));
       const finished = finishHeld(lease, access);
       isFinishing = finished !== undefined;

@@ -4,7 +4,7 @@ import { runInside } from "../holding/chain.js";
 import { CALLBACK_WAITING } from "../waiting/policies.js";
 import { acquireUntilHeld } from "../waiting/waiting.js";
 import type { LeaseWithHandle } from "../holding/handle.js";
-import { internalsOf } from "../holding/internals.js";
+import { accessTo, internalsOf } from "../holding/internals.js";
 import { readHolding } from "../holding/options.js";
 import { lockHandleMembers } from "../backend/lock.js";
 import { reportReleaseError } from "../watching/reports.js";
@@ -73,7 +73,7 @@ export function createHandle<C extends BackendCapabilities>(
       }
     };
     const { origin = backend } = internalsOf(backend) ?? {};
-    const members = lockHandleMembers(backend, handle, key, lease);
+    const members = lockHandleMembers(accessTo(backend), handle, key, lease);
     const lock: AtomicLockHandle<C> = Object.assign(members, { signal, owner });
     let response: ForrstResponse;
     try {

@@ -141,18 +141,14 @@ export function setInternals<C extends BackendCapabilities>(
 
 /** How holders of locks use a backend, whoever has written that. */
 export function accessTo(backend: Releasing & Extending): HolderAccess {
-  const bound = boundInternals(backend);
+  const bound = internalsOf(backend);
   if (bound !== undefined) return bound;
   const { release, extend } = backend as unknown as Record<string, unknown>;
   return { backend, release, extend, leases: new UsersLeases(backend) };
 }
 
 /** The internals of a backend. A user's own backend has none, nor has an object that inherits from a backend or stands before it. */
-export function internalsOf(backend: object): Internals | undefined {
-  return boundInternals(backend);
-}
-
-function boundInternals(backend: object): BoundInternals | undefined {
+export function internalsOf(backend: object): BoundInternals | undefined {
   const bound = (backend as { readonly [INTERNALS]?: BoundInternals })[INTERNALS];
   return bound?.backend === backend ? bound : undefined;
 }
@@ -161,7 +157,7 @@ function boundInternals(backend: object): BoundInternals | undefined {
 export function operationOf<C extends BackendCapabilities>(
   backend: LockBackendLike<C>,
 ): Operations<C>["acquire"] | undefined {
-  const bound = boundInternals(backend);
+  const bound = internalsOf(backend);
   if (bound === undefined || bound.acquire !== backend.acquire) return undefined;
   return bound.operations.acquire;
 }
@@ -182,7 +178,7 @@ export function acquireOf<C extends BackendCapabilities>(
  * whose methods a user has replaced, because wrappers and such methods have to see each operation.
  */
 export function directAccess(backend: LockBackend): DirectAccess | undefined {
-  const bound = boundInternals(backend);
+  const bound = internalsOf(backend);
   const { release, lookup } = backend as unknown as Record<string, unknown>;
   return bound?.release === release && bound?.lookup === lookup ? bound?.direct : undefined;
 }
