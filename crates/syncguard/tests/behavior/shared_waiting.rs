@@ -51,7 +51,6 @@ async fn each_is_woken_by_the_other(stage: Stage) {
     let waiting: Vec<_> = (0..3)
         .map(|number| waits(shared(&key), [&t.backend, &peer][number % 2]))
         .collect();
-    sleep(Duration::from_millis(20)).await;
     for reader in &readers {
         assert!(!writer.is_finished());
         leaves(&t, reader).await;
@@ -118,8 +117,8 @@ async fn a_writer_who_gives_up_lets_readers_in(stage: Stage) {
     let writer = waits_before(&t, &t.fixture.peer(), &key).await;
     let (backend, claim) = (Arc::clone(&t.backend), shared(&key));
     let reader = tokio::spawn(async move { lock(&backend, claim, &told()).await.unwrap() });
-    sleep(Duration::from_millis(20)).await;
-    assert!(!reader.is_finished());
+    let outcome = attempt(t.backend.as_ref(), vec![shared(&key)], LONG).await;
+    assert!(outcome.is_locked() && !reader.is_finished());
     writer.abort();
     let reader = timeout(PATIENCE, reader).await.unwrap().unwrap();
     assert!(reader.release().await.unwrap());
