@@ -1279,7 +1279,7 @@ type LockMethod<C extends BackendCapabilities = FencingCapabilities> = {
     /** The same, as a claim. */
     (claim: SlotClaim, options?: BackendLockOptions): Promise<HeldSlot<C>>;
     /** Several locks, all or nothing. */
-    (claims: Claims | Required<Claim>, options?: BackendLockOptions): Promise<HeldLocks<C>>;
+    (claims: Claims | Required<Omit<Claim, "mode">>, options?: BackendLockOptions): Promise<HeldLocks<C>>;
     /** The lock on a key once more: the compiler's errors name the last signature. */
     (key: string, options?: BackendLockOptions): Promise<HeldLock<C>>;
 };
