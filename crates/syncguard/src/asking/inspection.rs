@@ -42,6 +42,11 @@ impl LockRecord {
     pub fn is_live(&self) -> bool {
         is_held(self.expires_at_ms, self.read_at_ms)
     }
+
+    /// Whether it is what all who share the key have together, and not the lock of one of them.
+    pub(crate) fn is_group(&self) -> bool {
+        self.is_shared && self.key.reader_id().is_none()
+    }
 }
 
 /// The most locks that [`Operation::List`](crate::Operation::List) asks for at a time.

@@ -101,7 +101,7 @@ fn read(reply: &Reply, names: &Names, page: &mut LockPage) -> Result<u64, Error>
             && let Ok(expected) = names.stored_lock_key(&lock.key)
             && *name == Reply::Bulk(expected.into_bytes())
             // Each of those who share a key is listed.
-            && !lock.lock_id.is_group_of(lock.key.as_str())
+            && !lock.is_group()
         {
             page.locks.push(lock);
         }

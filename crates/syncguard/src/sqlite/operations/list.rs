@@ -3,7 +3,7 @@ use std::sync::LazyLock;
 use rusqlite::params;
 
 use super::labels;
-use super::lookup::{Columns, is_group};
+use super::lookup::Columns;
 use crate::asking::inspection::{LockPage, PageRequest};
 use crate::sqlite::connection::store::Store;
 use crate::sqlite::error::from_sqlite;
@@ -42,7 +42,7 @@ pub(in crate::sqlite) fn list(store: &Store, page: &PageRequest) -> Result<LockP
         let is_held = columns.is_of_live_group(store, now_ms)?;
         let record = columns.into_record(now_ms)?;
         // Who shares a key is listed, and their common lock is not.
-        if is_held && !is_group(&record.key, &record.lock_id) {
+        if is_held && !record.is_group() {
             found.locks.push(record);
         }
     }

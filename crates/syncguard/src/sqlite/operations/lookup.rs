@@ -95,7 +95,7 @@ impl Columns {
 }
 
 /// Whether this is the lock of those who share the key.
-pub(super) fn is_group(key: &Key, lock_id: &LockId) -> bool {
+fn is_group(key: &Key, lock_id: &LockId) -> bool {
     KEYS.lock_key(key)
         .is_ok_and(|name| lock_id.is_group_of(&name))
 }
