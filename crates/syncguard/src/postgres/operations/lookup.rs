@@ -57,9 +57,14 @@ pub fn outcome(row: Option<&Row>, lock_id: Option<&LockId>) -> Result<Option<Loc
         return Ok(None);
     }
     let lock = serde_json::from_str(reply::text(row, 0)?).map_err(|_| reply::malformed())?;
-    let record = record(&lock, reply::number(row, 1)?).ok_or_else(reply::malformed)?;
-    let is_asked = lock_id.is_none_or(|asked| *asked == record.lock_id);
-    Ok((is_asked && record.is_live()).then_some(record))
+    let found = live(&lock, reply::number(row, 1)?)?;
+    Ok(found.filter(|record| lock_id.is_none_or(|asked| *asked == record.lock_id)))
+}
+
+/// Reads the lock from a row of the table, as JSON, if it is live.
+fn live(row: &Value, read_at_ms: i64) -> Result<Option<LockRecord>, Error> {
+    let record = record(row, read_at_ms).ok_or_else(reply::malformed)?;
+    Ok(record.is_live().then_some(record))
 }
 
 /// Reads the lock from a row of the table, as JSON.
@@ -118,11 +123,11 @@ impl Grouped for Lookups {
             serde_json::from_str(locks).map_err(|_| reply::malformed())?;
         let read_at_ms = reply::number(row, 1)?;
         let each = locks.into_iter().map(|(lock_id, lock)| {
-            if lock.is_null() {
-                return Ok((lock_id, None));
-            }
-            let record = record(&lock, read_at_ms).ok_or_else(reply::malformed)?;
-            Ok((lock_id, record.is_live().then_some(record)))
+            let found = match lock.is_null() {
+                true => None,
+                false => live(&lock, read_at_ms)?,
+            };
+            Ok((lock_id, found))
         });
         each.collect()
     }
