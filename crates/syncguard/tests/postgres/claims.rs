@@ -27,7 +27,8 @@ tests![
     a_release_is_of_each_for_itself,
 ];
 
-async fn rows(tables: &Tables, of: impl Fn(&Tables) -> &str) -> i64 {
+/// How many rows one of the tables has.
+pub(crate) async fn rows(tables: &Tables, of: impl Fn(&Tables) -> &str) -> i64 {
     let sql = format!("SELECT count(*) FROM {}", of(tables));
     let client = server().client().await;
     client.query_one(&sql, &[]).await.unwrap().get(0)

@@ -14,14 +14,13 @@ use syncguard::{
 };
 use tokio::task::JoinSet;
 
-use crate::fleet::{Fleet, serializable};
+use crate::claims::rows;
 use crate::flights::Proxy;
 use crate::stage::{
     QUIET, backend, count, is_behind, options, own_tables, server, sessions, signal, until_waiting,
 };
 use crate::support::attempts::Attempts as _;
 use crate::support::locks::{AHEAD, acquire, eventually, key, ttl};
-use crate::support::pgbouncer::PgBouncer;
 use crate::support::postgres_server::PostgresServer;
 use crate::support::suite::tests;
 
@@ -29,7 +28,6 @@ tests![
     many_share_a_round_trip,
     a_key_that_many_want_has_one_holder,
     each_release_hears_its_own,
-    many_lookups_share_a_round_trip_and_each_hears_its_own,
     who_must_wait_for_another_writer_delays_nobody,
     a_release_that_must_wait_delays_nobody,
     an_expired_lock_is_taken_over,
@@ -38,9 +36,6 @@ tests![
     a_connection_that_ends_is_heard_by_all,
     a_group_that_hangs_does_not_hold_up_the_next,
     a_group_waits_for_the_disk_as_one_does_alone,
-    a_mixed_fleet_in_groups,
-    a_mixed_fleet_in_groups_through_a_pooler,
-    a_mixed_fleet_in_groups_where_transactions_are_serializable,
 ];
 
 pub(crate) const COUNT: usize = 40;
@@ -135,12 +130,6 @@ pub(crate) fn ids(grants: &[Grant]) -> Vec<LockId> {
     grants.iter().map(|grant| grant.lock_id.clone()).collect()
 }
 
-async fn rows(tables: &Tables) -> i64 {
-    let sql = format!("SELECT count(*) FROM {}", tables.locks());
-    let client = server().client().await;
-    client.query_one(&sql, &[]).await.unwrap().get(0)
-}
-
 async fn many_share_a_round_trip() {
     let (beside, tables) = backend(server().unix()).await;
     let proxy = Proxy::start(server().port()).await;
@@ -179,7 +168,7 @@ async fn many_share_a_round_trip() {
             }
             let flights = proxy.take();
             assert!(flights.requests <= COUNT / 4, "{flights:?}");
-            assert_eq!(rows(&tables).await, 0);
+            assert_eq!(rows(&tables, Tables::locks).await, 0);
         }
         ours.close().await;
     }
@@ -252,7 +241,7 @@ async fn each_release_hears_its_own() {
         assert!(twice.contains(&ReleaseOutcome::Released) && twice.contains(&nothing));
     }
     assert_eq!(heard[lock_ids[lock_ids.len() - 1].as_str()], [nothing]);
-    assert_eq!(rows(&tables).await, 0);
+    assert_eq!(rows(&tables, Tables::locks).await, 0);
 }
 
 /// Runs `all` while a transaction of another session is open; all but one must come to their end.
@@ -275,43 +264,6 @@ pub(crate) async fn all_but_one<T: Send + 'static>(
     ended
 }
 
-/// As many locks are asked after when another server may have taken over.
-async fn many_lookups_share_a_round_trip_and_each_hears_its_own() {
-    let (_, tables) = backend(server().unix()).await;
-    let proxy = Proxy::start(server().port()).await;
-    let config = proxy.config(server().tcp());
-    let ours = Arc::new(PostgresBackend::new(config, options(&tables)).unwrap());
-    let keys = names("looked up");
-    let lock_ids = ids(&granted(acquire_all(&ours, &keys).await));
-    let client = server().client().await;
-    let (gone, expired) = (lock_ids[3].as_str(), lock_ids[4].as_str());
-    let delete = format!("DELETE FROM {} WHERE lock_id = $1", tables.locks());
-    client.execute(&delete, &[&gone]).await.unwrap();
-    let expire = format!(
-        "UPDATE {} SET expires_at_ms = 1 WHERE lock_id = $1",
-        tables.locks()
-    );
-    client.execute(&expire, &[&expired]).await.unwrap();
-    let lookups = || {
-        at_once(lock_ids.iter().map(|lock_id| {
-            let (ours, lookup) = (Arc::clone(&ours), Lookup::LockId(lock_id.clone()));
-            async move { ours.lookup(&lookup).await.unwrap() }
-        }))
-    };
-    // The first prepares.
-    lookups().await;
-    proxy.take();
-    let found = lookups().await;
-    let flights = proxy.take();
-    assert!(flights.requests <= COUNT / 4, "{flights:?}");
-    for ((found, lock_id), key) in found.into_iter().zip(&lock_ids).zip(&keys) {
-        let is_held = ![gone, expired].contains(&lock_id.as_str());
-        let expected = is_held.then(|| (lock_id.clone(), key.clone()));
-        assert_eq!(found.map(|lock| (lock.lock_id, lock.key)), expected);
-    }
-    ours.close().await;
-}
-
 async fn who_must_wait_for_another_writer_delays_nobody() {
     let (ours, tables) = scarce("delayed", 2).await;
     let all = names("delayed")
@@ -322,7 +274,10 @@ async fn who_must_wait_for_another_writer_delays_nobody() {
     for outcome in outcomes {
         assert!(matches!(outcome.unwrap(), AcquireOutcome::Acquired(_)));
     }
-    assert_eq!(rows(&tables).await, i64::try_from(COUNT).unwrap());
+    assert_eq!(
+        rows(&tables, Tables::locks).await,
+        i64::try_from(COUNT).unwrap()
+    );
 }
 
 async fn a_release_that_must_wait_delays_nobody() {
@@ -339,7 +294,7 @@ async fn a_release_that_must_wait_delays_nobody() {
     for outcome in all_but_one("stalled", &open, all.collect()).await {
         assert_eq!(outcome, ReleaseOutcome::Released);
     }
-    assert_eq!(rows(&tables).await, 0);
+    assert_eq!(rows(&tables, Tables::locks).await, 0);
 }
 
 async fn an_expired_lock_is_taken_over() {
@@ -352,7 +307,10 @@ async fn an_expired_lock_is_taken_over() {
     for (earlier, later) in before.iter().zip(&after) {
         assert!(later.fence > earlier.fence);
     }
-    assert_eq!(rows(&tables).await, i64::try_from(COUNT).unwrap());
+    assert_eq!(
+        rows(&tables, Tables::locks).await,
+        i64::try_from(COUNT).unwrap()
+    );
 }
 
 async fn what_is_wrong_with_one_is_no_matter_of_the_others() {
@@ -440,7 +398,9 @@ async fn acquisitions_that_nobody_waits_for_leave_no_lock() {
     eventually("all were granted, and are free again", async || {
         let count: i64 = client.query_one(&counted, &[]).await.unwrap().get(0);
         let (_, busy) = sessions(&client, "left").await;
-        usize::try_from(count) == Ok(MEMBERS + 1) && rows(&tables).await == 1 && busy == 0
+        usize::try_from(count) == Ok(MEMBERS + 1)
+            && rows(&tables, Tables::locks).await == 1
+            && busy == 0
     })
     .await;
 }
@@ -456,7 +416,7 @@ async fn a_connection_that_ends_is_heard_by_all() {
         assert!(error.is_outcome_unknown());
     }
     last.batch_execute("COMMIT").await.unwrap();
-    assert_eq!(rows(&tables).await, 1);
+    assert_eq!(rows(&tables, Tables::locks).await, 1);
 }
 
 /// A server process that stands still keeps its own group, until their time is up.
@@ -504,36 +464,4 @@ async fn a_group_waits_for_the_disk_as_one_does_alone() {
         release_all(&ours, &ids(&grants)).await;
         assert_eq!(is_behind(&client).await, !durable_releases);
     }
-}
-
-/// With so few connections, and for so many tasks, groups are the rule.
-async fn mixed_fleet(config: PostgresConfig) {
-    let fleet = Fleet {
-        keys: 5,
-        tasks: 12,
-        rounds: 40,
-        operation_timeout: Duration::from_secs(30),
-    };
-    let config = PostgresConfig {
-        pool_size: 2,
-        ..config
-    };
-    fleet.run(config).await;
-}
-
-async fn a_mixed_fleet_in_groups() {
-    mixed_fleet(server().tcp()).await;
-}
-
-async fn a_mixed_fleet_in_groups_through_a_pooler() {
-    let bouncer = PgBouncer::start(server(), true);
-    mixed_fleet(bouncer.config()).await;
-}
-
-async fn a_mixed_fleet_in_groups_where_transactions_are_serializable() {
-    mixed_fleet(PostgresConfig {
-        prepare: false,
-        ..serializable("stricter").await
-    })
-    .await;
 }

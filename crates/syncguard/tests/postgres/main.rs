@@ -26,6 +26,7 @@ mod labels;
 mod limits;
 mod listening;
 mod load;
+mod lookups;
 mod lost;
 mod mediator;
 mod moved;
@@ -67,6 +68,7 @@ fn main() -> ExitCode {
         ("labels", labels::TESTS),
         ("limits", limits::TESTS),
         ("listening", listening::TESTS),
+        ("lookups", lookups::TESTS),
         ("lost", lost::TESTS),
         ("moved", moved::TESTS),
         ("once", once::TESTS),

@@ -1,6 +1,7 @@
 //! Who excludes whom, with writers like SyncGuard for TypeScript among them.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use syncguard::postgres::{PostgresBackend, PostgresConfig, Tables};
 use syncguard::{AcquireOutcome, AcquireRequest, DEFAULT_OPERATION_TIMEOUT};
@@ -18,6 +19,9 @@ tests![
     a_mixed_fleet_on_one_key,
     a_mixed_fleet_through_a_pooler,
     a_mixed_fleet_where_transactions_are_serializable,
+    a_mixed_fleet_in_groups,
+    a_mixed_fleet_in_groups_through_a_pooler,
+    a_mixed_fleet_in_groups_where_transactions_are_serializable,
     a_mixed_fleet_takes_over_expired_locks,
     a_stale_snapshot_grants_nothing,
     a_stale_snapshot_does_not_hide_a_first_grant,
@@ -52,6 +56,38 @@ async fn a_mixed_fleet_where_transactions_are_serializable() {
         })
         .await;
     }
+}
+
+/// With so few connections, and for so many tasks, groups are the rule.
+async fn mixed_fleet_in_groups(config: PostgresConfig) {
+    let fleet = Fleet {
+        keys: 5,
+        tasks: 12,
+        rounds: 40,
+        operation_timeout: Duration::from_secs(30),
+    };
+    let config = PostgresConfig {
+        pool_size: 2,
+        ..config
+    };
+    fleet.run(config).await;
+}
+
+async fn a_mixed_fleet_in_groups() {
+    mixed_fleet_in_groups(server().tcp()).await;
+}
+
+async fn a_mixed_fleet_in_groups_through_a_pooler() {
+    let bouncer = PgBouncer::start(server(), true);
+    mixed_fleet_in_groups(bouncer.config()).await;
+}
+
+async fn a_mixed_fleet_in_groups_where_transactions_are_serializable() {
+    mixed_fleet_in_groups(PostgresConfig {
+        prepare: false,
+        ..serializable("stricter").await
+    })
+    .await;
 }
 
 /// Nobody releases: each grant waits for the one before it to expire, the tolerance included.
