@@ -26,8 +26,8 @@ const OPTIONS = { operationTimeoutMs: TIMEOUT_MS, connectTimeoutMs: 300 };
 const BROKEN: readonly LockErrorCode[] = ["ServiceUnavailable", "NetworkTimeout"];
 
 /**
- * postgres.js asks a new connection for the types of arrays and awaits that query nowhere: a server that ends the connection meanwhile
- * makes it an unhandled rejection.
+ * postgres.js asks a new connection for the types of arrays and awaits that query nowhere: a connection that ends meanwhile, by the server
+ * or by `end({ timeout: 0 })`, makes it an unhandled rejection.
  */
 const SURVIVES = { fetch_types: false };
 
@@ -131,7 +131,7 @@ describe.each(WAYS)("what users hear, %s", (way) => {
       onTestFinished(() => pool.end());
       return createPostgresBackend(pool, { ...OPTIONS, transport: "client" });
     }
-    const sql = postgres(plain, { connect_timeout: 0.3, backoff: false });
+    const sql = postgres(plain, { connect_timeout: 0.3, backoff: false, ...SURVIVES });
     onTestFinished(() => sql.end({ timeout: 0 }));
     return createPostgresBackend(sql, { ...OPTIONS, transport: "client" });
   }
