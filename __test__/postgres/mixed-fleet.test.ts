@@ -43,6 +43,7 @@ testFleet({
     return kinds.map((kind) => [url, ...kind.split(" ")]);
   },
   goal: 100,
+  shares: false,
   given: async () => {
     const rows = await sql<{ fences: string[] }[]>`
       SELECT array_agg(fence ORDER BY at) AS fences FROM given GROUP BY key`;

@@ -10,6 +10,9 @@ const chance = (share) => Math.random() < share;
  *
  * `mainly` is "ours" or "theirs". `enter(key, held)` must fail when somebody else is inside, and writes the
  * fence down; `leave(key)` undoes the first. `again(operation)` repeats what a library gives up too early.
+ *
+ * `readers` says that ours takes shared locks, too: its `enter(key, held)` must fail when a writer is inside, or was given
+ * a larger fence before, and `leave(key, held)` undoes it. The other `enter` must then fail when a reader is inside.
  */
 export async function member({
   ours,
@@ -18,13 +21,14 @@ export async function member({
   goal,
   enter,
   leave,
+  readers,
   again = (operation) => operation(),
   ttlMs = 4_000,
   pauseMs = 0,
   workers = 1,
 }) {
   const wrong = [];
-  const counts = { granted: 0, byTheOther: 0 };
+  const counts = { granted: 0, byTheOther: 0, shared: 0 };
   const expect = (condition, what) => condition || wrong.push(what);
 
   /** What both libraries must see of a lock that is held. */
@@ -62,9 +66,32 @@ export async function member({
     expect(!(await again(() => by.release({ lockId }))).ok, `${key}: released twice`);
   }
 
+  /** Ours, as one of several readers. */
+  async function read(key) {
+    const held = await again(() => ours.acquire({ key, mode: "shared", ttlMs }));
+    if (!held.ok) return;
+    const { lockId } = held;
+    counts.shared += 1;
+    await readers
+      .enter(key, held)
+      .catch((error) => wrong.push(`${key}: a reader: ${error.message}`));
+    const writer = await again(() => theirs.acquire({ key, ttlMs }));
+    expect(!writer.ok, `${key}: theirs was granted beside a reader`);
+    if (chance(0.3)) {
+      const extended = await again(() => ours.extend({ lockId, ttlMs: 1.5 * ttlMs }));
+      expect(extended.ok, `${key}: a reader was not extended`);
+    }
+    await readers.leave(key, held);
+    expect((await again(() => ours.release({ lockId }))).ok, `${key}: a reader was not released`);
+  }
+
   async function work() {
     while (counts.granted < goal) {
       const key = `fleet:"${Math.floor(Math.random() * 3)}"\\`;
+      if (readers !== undefined && chance(0.3)) {
+        await read(key);
+        continue;
+      }
       const library = chance(0.9) === (mainly === "ours") ? ours : theirs;
       const held = await again(() => library.acquire({ key, ttlMs }));
       if (held.ok) {

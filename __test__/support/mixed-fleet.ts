@@ -24,14 +24,16 @@ export type Fleet = {
   /** The arguments of each process, before the number of locks that it is to take. */
   members: () => string[][];
   goal: number;
+  /** Whether ours takes shared locks, too. */
+  shares: boolean;
   /** The fences of each key, in the order in which their holders wrote them down. */
   given: () => Promise<string[][]>;
 };
 
-type Report = { granted: number; byTheOther: number; wrong: string[] };
+type Report = { granted: number; byTheOther: number; shared: number; wrong: string[] };
 
 /** Processes of both kinds, at once. */
-export function testFleet({ program, members, goal, given }: Fleet): void {
+export function testFleet({ program, members, goal, shares, given }: Fleet): void {
   test("four processes of both kinds exclude each other", { timeout: 120_000 }, async () => {
     const fleet = members().map((args) => run("node", program, [...args, String(goal)]));
     const reports: Report[] = [];
@@ -41,9 +43,10 @@ export function testFleet({ program, members, goal, given }: Fleet): void {
     }
     expect(reports).toHaveLength(4);
     expect(reports.flatMap(({ wrong }) => wrong)).toEqual([]);
-    for (const { granted, byTheOther } of reports) {
+    for (const { granted, byTheOther, shared } of reports) {
       expect(granted).toBeGreaterThanOrEqual(goal);
       expect(byTheOther).toBeGreaterThanOrEqual(goal / 10);
+      expect(shared > 0).toBe(shares);
     }
     const keys = await given();
     expect(keys).toHaveLength(3);
