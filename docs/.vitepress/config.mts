@@ -45,7 +45,7 @@ const sections: Readonly<Record<string, Readonly<Record<string, string>>>> = {
     "/migrating/async-lock": "From async-lock and SET NX",
     "/migrating/advisory-locks": "From advisory locks",
     "/migrating/cron-guards": "From ShedLock and cron guards",
-    "/migrating/side-by-side": "Four programs side by side",
+    "/migrating/side-by-side": "Three programs side by side",
     "/alternatives": "Beside other libraries",
   },
   Recipes: {
