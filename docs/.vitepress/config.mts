@@ -30,6 +30,7 @@ const sections: Readonly<Record<string, Readonly<Record<string, string>>>> = {
     "/holding": "Holding a lock",
     "/several-keys": "Several keys",
     "/slots": "At most N: a semaphore",
+    "/readers-and-writers": "Readers and writers",
     "/leader": "One leader: election",
     "/guards": "Guards",
     "/once": "Once per period",
