@@ -73,6 +73,19 @@ test.concurrent("transfer: both accounts or neither, also when a teller is kille
   for (const name of ["second", "third"]) expect(example.lines).toContain(`${name}: done`);
 });
 
+test.concurrent(
+  "catalogue: nobody sees half of a rebuild, also when a reader is killed",
+  async () => {
+    const example = startExample("catalogue");
+    expect(await example.ended).toEqual({ code: 0, stderr: "" });
+    expect(example.lines.at(-1)).toMatch(/^5 builds, [1-9]\d* reads, 0 torn$/);
+    expect(example.lines).toContain("first gets SIGKILL");
+    for (const name of ["rebuilder", "second", "third"]) {
+      expect(example.lines).toContain(`${name}: done`);
+    }
+  },
+);
+
 test.concurrent("api-client: never more than five calls at a time", async () => {
   const example = startExample("api-client");
   expect(await example.ended).toEqual({ code: 0, stderr: "" });

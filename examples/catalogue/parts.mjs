@@ -1,0 +1,2 @@
+/** The files of the catalogue. */
+export const PARTS = ["books", "films", "games", "songs"];
