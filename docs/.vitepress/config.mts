@@ -55,6 +55,7 @@ const sections: Readonly<Record<string, Readonly<Record<string, string>>>> = {
     "/recipes/webhook": "Webhook: idempotency",
     "/recipes/transfer": "A transfer between two accounts",
     "/recipes/long-job": "A job of 20 minutes",
+    "/recipes/running-jobs": "A migration and running jobs",
     "/recipes/orm": "Prisma, Drizzle, Kysely, Knex, TypeORM",
     "/recipes/fences": "DynamoDB and MongoDB",
     "/recipes/bullmq": "BullMQ: a limit per group",
