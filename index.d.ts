@@ -1281,7 +1281,7 @@ type LockMethod<C extends BackendCapabilities = FencingCapabilities> = {
     /** Several locks, all or nothing. */
     (claims: Claims | Required<Omit<Claim, "mode">>, options?: BackendLockOptions): Promise<HeldLocks<C>>;
     /** The lock on a key once more: the compiler's errors name the last signature. */
-    (key: string, options?: BackendLockOptions): Promise<HeldLock<C>>;
+    (key: string | ModeClaim, options?: BackendLockOptions): Promise<HeldLock<C>>;
 };
 /** `tryLock()` of a backend of this package. */
 type TryLockMethod<C extends BackendCapabilities = FencingCapabilities> = TryLock<C> & TryLock;
@@ -1295,6 +1295,8 @@ type TryLock<C extends BackendCapabilities = FencingCapabilities> = {
     <T>(claim: SlotClaim, fn: (handle: SlotHandle<C>) => Promise<T> | T, options?: TryLockOptions): Promise<TryLockResult<T>>;
     /** Under several locks, all or nothing. */
     <T>(claims: Claims | Required<Omit<Claim, "mode">>, fn: (handle: LocksHandle<C>) => Promise<T> | T, options?: TryLockOptions): Promise<TryLockResult<T>>;
+    /** Under the lock on a key once more: the compiler's errors name the last signature, unless it is the same as another. */
+    <T>(key: string, fn: (handle: LockHandle<C>) => Promise<T> | T, options?: TryLockOptions): Promise<TryLockResult<T>>;
 };
 /** `once()` of a backend of this package. */
 type OnceMethod<C extends BackendCapabilities = FencingCapabilities> = <T>(key: string, options: OnceOptions, fn: (handle: OnceHandle<C>) => Promise<T> | T) => Promise<OnceResult<T>>;

@@ -5,3 +5,5 @@ import { createSqliteBackend } from "syncguard/sqlite";
 const backend = createSqliteBackend(":memory:");
 await backend.acquire({ key: "k" });
 await backend.lock("k", { wait: 1_000 });
+await backend.lock({ key: "k", mod: "shared" });
+await backend.tryLock("k", () => 1, { wait: 1_000 });

@@ -56,8 +56,10 @@ test("index.d.ts compiles", () => {
 });
 
 test("a mistake would be seen, and what it is", () => {
-  const [ttl, lock, ...more] = diagnose("./mistake.mts");
+  const [ttl, lock, claim, tryLock, ...more] = diagnose("./mistake.mts");
   expect(ttl).toMatch(/mistake\.mts:.*ttlMs/s);
   expect(lock).toMatch(/'wait' does not exist in type 'BackendLockOptions'/);
+  expect(claim).toMatch(/'mod' does not exist in type .* Did you mean to write 'mode'\?/);
+  expect(tryLock).toMatch(/'wait' does not exist in type 'TryLockOptions'/);
   expect(more).toEqual([]);
 });

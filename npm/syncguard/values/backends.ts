@@ -228,7 +228,7 @@ export type LockMethod<C extends BackendCapabilities = FencingCapabilities> = {
     options?: BackendLockOptions,
   ): Promise<HeldLocks<C>>;
   /** The lock on a key once more: the compiler's errors name the last signature. */
-  (key: string, options?: BackendLockOptions): Promise<HeldLock<C>>;
+  (key: string | ModeClaim, options?: BackendLockOptions): Promise<HeldLock<C>>;
 };
 
 /** `tryLock()` of a backend of this package. */
@@ -259,6 +259,12 @@ type TryLock<C extends BackendCapabilities = FencingCapabilities> = {
   <T>(
     claims: Claims | Required<Omit<Claim, "mode">>,
     fn: (handle: LocksHandle<C>) => Promise<T> | T,
+    options?: TryLockOptions,
+  ): Promise<TryLockResult<T>>;
+  /** Under the lock on a key once more: the compiler's errors name the last signature, unless it is the same as another. */
+  <T>(
+    key: string,
+    fn: (handle: LockHandle<C>) => Promise<T> | T,
     options?: TryLockOptions,
   ): Promise<TryLockResult<T>>;
 };
