@@ -84,8 +84,14 @@ function isPgs(client: object): boolean {
   return "totalCount" in client || "connectionParameters" in client;
 }
 
-/** Adds a code to pg's own errors, which are about ended connections. Errors of the server and the system have one. */
+/**
+ * Adds a code to pg's own errors, which are about ended connections, and connections that a pool had not free in time. Errors of the
+ * server and the system have one.
+ */
 function withCode(error: unknown): unknown {
   if (!(error instanceof Error) || error.constructor !== Error || "code" in error) return error;
-  return Object.assign(new Error("the connection ended"), { code: "CONNECTION_CLOSED" });
+  const isLate = error.message === "timeout exceeded when trying to connect";
+  return isLate
+    ? Object.assign(new Error("no connection was free in time"), { code: "CONNECT_TIMEOUT" })
+    : Object.assign(new Error("the connection ended"), { code: "CONNECTION_CLOSED" });
 }

@@ -1,6 +1,5 @@
 /** Pools of clients that are driven, whose connections the user's own transactions may have. */
 
-import type { LockErrorCode } from "../native/errors.js";
 import { Failure } from "../native/outcome.js";
 import type { Store } from "../native/store.js";
 import type { PostgresClient } from "./types.js";
@@ -34,19 +33,19 @@ function hasQueue(client: PostgresClient): boolean {
   return isFull || (typeof waitingCount === "number" && waitingCount > 0);
 }
 
-/** Lets an acquisition that fails while it waits for a connection say so. */
+/**
+ * Lets an acquisition whose time ends while it waits for a connection say so. One that fails for another reason waits for none, though
+ * the release that undoes it may.
+ */
 export function tellingOfQueues(store: Store, client: PostgresClient): Store {
   const ask = store.acquire.bind(store);
   store.acquire = async (...args) => {
     const answer = await ask(...args);
-    const isLate = answer instanceof Failure && LATE.includes(answer.code);
+    const isLate = answer instanceof Failure && answer.code === "NetworkTimeout";
     return isLate && hasQueue(client) ? answer.followedBy(QUEUED) : answer;
   };
   return store;
 }
-
-/** What becomes of a statement that nobody sends. */
-const LATE: readonly string[] = ["NetworkTimeout", "ServiceUnavailable"] satisfies LockErrorCode[];
 
 const QUEUED =
   "no connection of the client's pool is free. Who asks for a lock inside of a transaction waits for a second one, and " +
