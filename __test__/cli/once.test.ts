@@ -42,7 +42,8 @@ describe("exec --once", () => {
     const far = ["--once", "2999-11-27", "--", "echo", "ran"];
     const refused = await cli(url, "exec", KEY, ...far);
     expect(refused).toMatchObject({ code: 64, stdout: "" });
-    expect(refused.stderr).toContain("more than a day after");
+    expect(refused.stderr).toContain("--once begins more than a day after");
+    expect(refused.stderr).toContain("allow it with --allow-ahead");
     expect(await cli(url, "exec", KEY, "--allow-ahead", ...far)).toMatchObject({ code: 0 });
     const ahead = await exec("2026-11-24", "echo", "ran");
     expect(ahead).toMatchObject({ code: 65, stdout: "" });

@@ -99,12 +99,13 @@ export async function refuseFarAhead(
   access: HolderAccess,
   lease: Lease,
   ttlMs: number,
+  { due, allowAhead } = { due: "due", allowAhead: "allowAhead" },
 ): Promise<void> {
   if (lease.due === undefined || !isFarAhead(lease.due, lease.expiresAtMs - ttlMs)) return;
   await releaseUnused(lease, access);
   throw invalid(
-    "due begins more than a day after this moment of the store's clock, and once it is done all that is right would count as done: " +
-      "correct it, or the clock of this machine, or allow it with allowAhead",
+    `${due} begins more than a day after this moment of the store's clock, and once it is done all that is right would count as done: ` +
+      `correct it, or the clock of this machine, or allow it with ${allowAhead}`,
   );
 }
 

@@ -299,6 +299,9 @@ async function acquire(
   }
 }
 
+/** How the command's options are called. */
+const FLAGS = { due: "--once", allowAhead: "--allow-ahead" };
+
 /** One attempt. */
 async function acquireOnce(
   backend: Backend,
@@ -309,7 +312,7 @@ async function acquireOnce(
   const attempt = await acquireOf(backend)?.(opts, { due, terms: { onLost, minHoldMs } });
   if (attempt?.ok === true) {
     const held = attempt as HeldLock;
-    if (!allowAhead) await refuseFarAhead(accessTo(backend), leaseOf(held), ttlMs);
+    if (!allowAhead) await refuseFarAhead(accessTo(backend), leaseOf(held), ttlMs, FLAGS);
     return held;
   }
   const refused = attempt as Partial<NothingToDo> | undefined;
