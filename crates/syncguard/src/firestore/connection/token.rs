@@ -6,7 +6,7 @@ use std::sync::{PoisonError, RwLock};
 
 use google_cloud_auth::credentials::{
     Builder, CacheableResource, Credentials as Source, EntityTag, external_account, impersonated,
-    service_account, user_account,
+    mds, service_account, user_account,
 };
 use serde_json::Value;
 use tonic::codegen::http::{Extensions, HeaderMap};
@@ -72,6 +72,10 @@ impl KeyFile {
             ));
         }
         let built = match self.0 {
+            // The library would read a file in the current folder.
+            None if has_no_home(|name| std::env::var_os(name)) => {
+                mds::Builder::default().with_scopes(SCOPES).build()
+            }
             None => Builder::default().with_scopes(SCOPES).build(),
             Some(json) => match json.get("type").and_then(Value::as_str) {
                 None | Some("service_account") => service_account::Builder::new(completed(json))
@@ -137,12 +141,23 @@ impl Token {
     }
 }
 
+/// The variable that names the file of Application Default Credentials.
+const FILE: &str = "GOOGLE_APPLICATION_CREDENTIALS";
+
+/// Whether the file of Application Default Credentials would be looked for below a home that is no absolute path.
+fn has_no_home(variable: impl Fn(&str) -> Option<OsString>) -> bool {
+    let home = variable("HOME").map(PathBuf::from);
+    variable(FILE).is_none() && home.is_some_and(|home| !home.is_absolute())
+}
+
 /// The contents of the file of Application Default Credentials, if there is one.
 fn default_key(variable: impl Fn(&str) -> Option<OsString>) -> Option<Value> {
-    let path = match variable("GOOGLE_APPLICATION_CREDENTIALS") {
+    if has_no_home(&variable) {
+        return None;
+    }
+    let path = match variable(FILE) {
         Some(path) => PathBuf::from(path),
-        // An empty one would lead to a file in the current folder.
-        None => PathBuf::from(variable("HOME").filter(|home| !home.is_empty())?)
+        None => PathBuf::from(variable("HOME")?)
             .join(".config/gcloud/application_default_credentials.json"),
     };
     serde_json::from_slice(&std::fs::read(path).ok()?).ok()
@@ -221,6 +236,24 @@ mod tests {
             assert_eq!(KeyFile(Some(from_file)).asks_for_tokens(), asks, "{text}");
         }
         assert!(default_key(|_| None).is_none());
+    }
+
+    #[test]
+    fn a_home_is_an_absolute_path() {
+        for (home, file, expected) in [
+            (Some(""), None, true),
+            (Some("."), None, true),
+            (Some("/root"), None, false),
+            (None, None, false),
+            (Some(""), Some("key.json"), false),
+        ] {
+            let variable = |name: &str| if name == FILE { file } else { home };
+            assert_eq!(
+                has_no_home(|name| variable(name).map(Into::into)),
+                expected,
+                "{home:?}"
+            );
+        }
     }
 
     #[tokio::test]
