@@ -21,6 +21,9 @@ use crate::text::error::Error;
 /// other every two seconds, and until then the server that most name may be a former primary that has come back empty.
 const AGREEMENT: Duration = Duration::from_secs(10);
 
+/// A Sentinel that has not answered for so long is taken to be gone, with what it said. Each is asked every ten seconds.
+const GONE: Duration = Duration::from_secs(30);
+
 /// The Sentinels of a set, and what they say.
 pub(super) struct SentinelSet {
     pub(super) set: RedisSentinel,
@@ -35,9 +38,33 @@ pub(super) struct SentinelSet {
     pub(super) is_followed: AtomicBool,
     pub(super) is_asked: AtomicBool,
     /// The last answer of each Sentinel. It was asked by the first search, by whoever follows it, or because somebody doubted.
-    answers: Mutex<HashMap<Address, Named>>,
+    answers: Mutex<HashMap<Address, LastAnswer>>,
+    since: Instant,
     /// The server that some Sentinels name and nobody can reach, while most name another one, and since when that is so.
     dispute: Mutex<Option<(Named, Instant)>>,
+}
+
+/// What a Sentinel has said.
+struct LastAnswer {
+    named: Named,
+    at: Instant,
+    /// When it answered the last time before.
+    before: Option<Instant>,
+}
+
+impl LastAnswer {
+    fn new(named: &Named, before: Option<&Self>) -> Self {
+        Self {
+            named: named.clone(),
+            at: Instant::now(),
+            before: before.map(|before| before.at),
+        }
+    }
+
+    /// Whether it answers again and again. While this process is cut off, all are silent.
+    fn is_regular(&self) -> bool {
+        self.before.is_some_and(|before| before.elapsed() < GONE)
+    }
 }
 
 /// Whoever has this lets the Sentinels be followed, from the first connection to a primary on.
@@ -56,6 +83,7 @@ impl SentinelSet {
             is_followed: AtomicBool::new(false),
             is_asked: AtomicBool::new(false),
             answers: Mutex::default(),
+            since: Instant::now(),
             dispute: Mutex::default(),
         }
     }
@@ -97,30 +125,41 @@ impl SentinelSet {
         let mut answers = lock(&self.answers);
         answers
             .entry(node.clone())
-            .or_insert_with(|| answer.clone());
+            .or_insert_with(|| LastAnswer::new(answer, None));
     }
 
     /// Notes an answer of a Sentinel, and takes the server that it names for the primary if that is news. It is news if its epoch is
     /// later than the known one, or if the Sentinel has changed its mind. A Sentinel does that only after a failover, or when it
     /// learns late of an earlier one. So an earlier epoch counts only if no Sentinel has a later one in its last answer: then all
-    /// have forgotten what they knew, and count from the start again.
+    /// have forgotten what they knew, and count from the start again. If most Sentinels name the server, those that are gone are not
+    /// heard.
     pub(super) fn note_answer(&self, node: &Address, answer: &Named) {
-        let (has_changed, is_latest) = {
+        let (has_changed, is_latest, is_of_most) = {
             let mut answers = lock(&self.answers);
-            let before = answers.insert(node.clone(), answer.clone());
-            let has_changed = before.is_some_and(|before| before.address != answer.address);
-            let is_latest = self.set.nodes.iter().all(|node| {
-                let other = answers.get(node);
-                other.is_some_and(|other| other.epoch <= answer.epoch)
-            });
-            (has_changed, is_latest)
+            let before = answers.remove(node);
+            let noted = LastAnswer::new(answer, before.as_ref());
+            answers.insert(node.clone(), noted);
+            let has_changed = before.is_some_and(|before| before.named.address != answer.address);
+            let last_answers = || self.set.nodes.iter().map(|node| answers.get(node));
+            let is_behind = |last: Option<&LastAnswer>| {
+                last.is_some_and(|last| last.named.epoch <= answer.epoch)
+            };
+            let is_gone = |last: Option<&LastAnswer>| {
+                last.map_or(self.since, |last| last.at).elapsed() >= GONE
+            };
+            let names_it =
+                |last: &&LastAnswer| last.named.address == answer.address && last.is_regular();
+            let naming = last_answers().flatten().filter(names_it).count();
+            let is_of_most = 2 * naming > self.set.nodes.len()
+                && last_answers().all(|last| is_behind(last) || is_gone(last));
+            (has_changed, last_answers().all(is_behind), is_of_most)
         };
         self.settle_if(answer, |known| match known {
             Some(known) if known.address == answer.address => answer.epoch > known.epoch,
             Some(_) if self.is_overruled(answer) => false,
             Some(known) => {
                 let may_be_next = answer.epoch == known.epoch || is_latest;
-                answer.epoch > known.epoch || has_changed && may_be_next
+                answer.epoch > known.epoch || has_changed && may_be_next || is_of_most
             }
             // Nobody has connected yet.
             None => false,

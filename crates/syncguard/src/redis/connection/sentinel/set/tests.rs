@@ -145,3 +145,48 @@ async fn what_was_overruled_is_no_news() {
     sentinels.tell(3, 2, 7);
     assert_eq!(sentinels.known(), Some(named(2, 7)));
 }
+
+/// Three Sentinels that name a server, of which the third is gone. The others name another server by now, and count from the start.
+async fn without_the_third() -> SentinelSet {
+    let sentinels = sentinels();
+    sentinels.settle(&named(1, 6));
+    (1..=3).for_each(|sentinel| sentinels.tell(sentinel, 1, 6));
+    tokio::time::advance(GONE / 3).await;
+    (1..=2).for_each(|sentinel| sentinels.tell(sentinel, 2, 0));
+    assert_eq!(
+        sentinels.known(),
+        Some(named(1, 6)),
+        "the third may know better"
+    );
+    sentinels
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_sentinel_said_that_is_gone_keeps_nobody_at_a_former_primary() {
+    let sentinels = without_the_third().await;
+    tokio::time::advance(GONE / 3).await;
+    (1..=2).for_each(|sentinel| sentinels.tell(sentinel, 2, 0));
+    assert_eq!(sentinels.known(), Some(named(1, 6)));
+    tokio::time::advance(GONE / 3).await;
+    sentinels.tell(1, 2, 0);
+    assert_eq!(sentinels.known(), Some(named(2, 0)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_process_that_was_cut_off_itself_takes_no_sentinel_for_gone() {
+    let sentinels = without_the_third().await;
+    tokio::time::advance(GONE).await;
+    (1..=2).for_each(|sentinel| sentinels.tell(sentinel, 2, 0));
+    assert_eq!(sentinels.known(), Some(named(1, 6)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_sentinel_does_not_lead_back_because_the_others_are_gone() {
+    let sentinels = sentinels();
+    sentinels.settle(&named(1, 6));
+    (1..=3).for_each(|sentinel| sentinels.tell(sentinel, 1, 6));
+    tokio::time::advance(GONE).await;
+    // It starts again with what its configuration says.
+    sentinels.tell(1, 2, 0);
+    assert_eq!(sentinels.known(), Some(named(1, 6)));
+}
