@@ -2,7 +2,7 @@
 
 import { namesOf, optionNames, refuseUnknown } from "../options/names.js";
 import { checkFunction, checkObject, copyGiven, invalid } from "../options/validation.js";
-import { LABEL_OPTIONS } from "../values/arguments.js";
+import { LABEL_OPTIONS, LABELS } from "../values/arguments.js";
 import { BESIDE_KEY, type BesideKey, readTarget, type Wanted } from "../values/claims.js";
 import { leaseWithHandle } from "../holding/handle.js";
 import { acquireOf } from "../holding/internals.js";
@@ -68,7 +68,7 @@ type Busy = Extract<TryLockResult<never>, { ran: false }>;
 /** The result if somebody holds the lock, with what the store has said of that lock. */
 function busyOf(refused: { [Name in keyof Busy]?: Busy[Name] | undefined }): Busy {
   const busy: Busy = { ran: false, reason: "locked" };
-  return copyGiven(busy, refused, "key", "retryAfterMs", "owner");
+  return copyGiven(busy, refused, "key", "retryAfterMs", ...LABELS);
 }
 
 /** Creates the `tryLock` method of the backend that `self` returns. */

@@ -14,6 +14,7 @@ import {
   type Locked,
   type RawRecord,
   settle,
+  type StoredLabels,
   type Text,
 } from "../native/outcome.js";
 import { parted } from "../values/slots.js";
@@ -22,7 +23,8 @@ import type { AcquireDetails } from "../native/store.js";
 import { FENCE_THRESHOLDS } from "../values/defaults.js";
 import { isOfKind, shownDue, storedDue } from "../values/due.js";
 import { generateLockId, normalizeAndValidateKey } from "../values/values.js";
-import { copyGiven } from "../options/validation.js";
+import { copyGiven, withoutNulls } from "../options/validation.js";
+import { LABELS } from "../values/arguments.js";
 import { onAbort } from "../native/signal.js";
 import type { Wait } from "../values/wait.js";
 import { Faults, type FaultyOperation } from "./faults.js";
@@ -112,7 +114,7 @@ export class TestStore implements LockStore {
       if (!(error instanceof LockError) || error.code !== "AcquisitionTimeout") throw error;
       // As an outcome, so that the error has the stack of whoever waited.
       const context = error.context ?? {};
-      const busy = copyGiven<Busy>({ key: obstacle }, context, "retryAfterMs", "owner");
+      const busy = copyGiven<Busy>({ key: obstacle }, context, "retryAfterMs", ...LABELS);
       return new Failure(error.code, error.message, [], undefined, busy);
     } finally {
       cancellation?.stop();
@@ -154,8 +156,8 @@ export class TestStore implements LockStore {
       run: () => {
         const found = before?.();
         if (found !== undefined) return { before: found };
-        const { owner = ownerOfProcess } = labels ?? {};
-        return this.table.acquire(claims, ttlMs, owner === null ? {} : { owner });
+        const stored = withoutNulls({ owner: ownerOfProcess, ...labels }) as StoredLabels;
+        return this.table.acquire(claims, ttlMs, stored);
       },
       undo: (granted) => {
         if ("freeInMs" in granted || "before" in granted) return;

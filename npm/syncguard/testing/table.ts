@@ -7,6 +7,8 @@ import { LockError } from "../native/errors.js";
 import type { Watch } from "../waiting/polling.js";
 import type { Absence, MissingLock, RawRecord, StoredLabels } from "../native/outcome.js";
 import type { CheckedClaim } from "../native/claims.js";
+import { copyGiven } from "../options/validation.js";
+import { LABELS } from "../values/arguments.js";
 import { groupOf, parted, storedKey } from "../values/slots.js";
 import { formatFence, generateLockId, normalizeAndValidateKey } from "../values/values.js";
 
@@ -88,10 +90,10 @@ export class Table {
     const held = names.flatMap((name) => this.find(name) ?? []);
     if (names.length - held.length < take) {
       held.sort((a, b) => a.expiresAtMs - b.expiresAtMs);
-      const { expiresAtMs, owner } = held[0] as Row;
+      const first = held[0] as Row;
       return {
-        freeInMs: expiresAtMs + TIME_TOLERANCE_MS - this.clock.now(),
-        labels: owner === undefined ? {} : { owner },
+        freeInMs: first.expiresAtMs + TIME_TOLERANCE_MS - this.clock.now(),
+        labels: copyGiven<StoredLabels>({}, first, ...LABELS),
       };
     }
     return names.filter((name) => this.find(name) === undefined).slice(0, take);

@@ -31,7 +31,7 @@ export function startingSignal(opts: {
 }
 
 /** The names of the labels that are stored with a lock. */
-const LABELS: readonly (keyof LockLabels)[] = constants.labelNames;
+export const LABELS: readonly (keyof LockLabels)[] = constants.labelNames;
 
 /** The labels as members of a list of options. */
 export const LABEL_OPTIONS = Object.fromEntries(LABELS.map((name) => [name, true])) as Readonly<

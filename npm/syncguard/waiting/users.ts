@@ -6,6 +6,7 @@
 import type { Busy } from "../native/outcome.js";
 import { LockError } from "../native/errors.js";
 import { invalid } from "../options/validation.js";
+import { LABELS } from "../values/arguments.js";
 import { readAutoExtend } from "../values/auto-extend.js";
 import {
   argumentsOfTarget,
@@ -146,10 +147,14 @@ function withoutAutoExtend(opts: AcquireArguments): AcquireArguments {
 
 /** What a backend has said of the lock that stood in the way. A user may have written the backend, so members may be anything. */
 function busyOf(result: object): Busy | undefined {
-  const { retryAfterMs, owner } = result as Record<string, unknown>;
+  const said = result as Record<string, unknown>;
+  const { retryAfterMs } = said;
   const busy: Busy = {};
   if (typeof retryAfterMs === "number" && retryAfterMs >= 0) busy.retryAfterMs = retryAfterMs;
-  if (typeof owner === "string") busy.owner = owner;
+  for (const name of LABELS) {
+    const text = said[name];
+    if (typeof text === "string") busy[name] = text;
+  }
   return Object.keys(busy).length === 0 ? undefined : busy;
 }
 
