@@ -34,7 +34,7 @@ export class Granted {
     this.together = grant.locks === undefined ? undefined : new Together(grant.locks);
   }
 
-  /** Those of `locks` that nobody has released by their ids. The last one stays. */
+  /** The locks without those that somebody has released by their ids. When none would be left, the last ones stay. */
   get left(): readonly AcquiredLock[] | undefined {
     return this.together?.left;
   }
@@ -64,7 +64,7 @@ export class Granted {
     return this.otherKey ?? this.key;
   }
 
-  /** How many milliseconds of `minHoldMs` are left. Without that option the clock is not read. */
+  /** How many milliseconds of `minHoldMs` are left. Without this option the clock is not read. */
   get leftToHoldMs(): number {
     const { minHoldMs } = this.terms;
     return minHoldMs === 0 ? 0 : Math.ceil(this.grantedMs + minHoldMs - this.clock.elapsed());

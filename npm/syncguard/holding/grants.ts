@@ -106,7 +106,7 @@ export class Grants {
     return this.locks.delete(lockId);
   }
 
-  /** Takes out all locks that are left of a lease, and gives whether one was there. */
+  /** Takes out all locks that are left of a lease. Gives whether any of them was there. */
   removeLease(lease: Lease): boolean {
     if (lease.locks === undefined) return this.remove(lease.lockId);
     return lease.lockIds.filter((lockId) => this.remove(lockId)).length > 0;
@@ -123,13 +123,13 @@ export class Grants {
     this.running += 1;
   }
 
-  /** Notes that such an operation has ended. */
+  /** Notes that an operation has ended of which {@link start} was told. */
   end(): void {
     this.running -= 1;
     if (this.running === 0) for (const resolve of this.whenIdle.splice(0)) resolve();
   }
 
-  /** Waits until no such operation is under way. */
+  /** Waits until no operation is under way of which {@link start} was told. */
   async idle(): Promise<void> {
     if (this.running === 0) return;
     await new Promise<void>((resolve) => {

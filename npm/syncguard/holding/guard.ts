@@ -1,4 +1,4 @@
-/** Finds out what it means that a guard does not see a lock. */
+/** Finds out why a guard does not see a lock: the lock is lost, or the transaction looks elsewhere. */
 
 import { LockError } from "../native/errors.js";
 import type { DirectAccess } from "./internals.js";
@@ -15,7 +15,8 @@ export function checkNotLost(lease: Lease): void {
 
 /**
  * The error for a transaction that did not find the lock. This asks the store itself. If the store has the lock, the error is
- * `otherwise`, or else it says that the transaction looks elsewhere. If not, the lock is lost, and whoever works under it hears of that.
+ * `otherwise` if that is given, and says that the transaction looks elsewhere if not. If the store does not have the lock, the lock is lost,
+ * and whoever works under it hears of that.
  */
 export async function notFound(
   lease: Lease,

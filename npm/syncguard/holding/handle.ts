@@ -160,7 +160,7 @@ export function membersOfSet(lease: Lease): Pick<HeldLocks, "locks" | "fences" |
   };
 }
 
-/** Makes a handle of the lock in `result`, which may be a handle itself. The options must have been checked. */
+/** Makes a handle of the lock in `result`, which may be a handle already. `disposal` must have been checked. */
 function handleOver<C extends BackendCapabilities>(
   backend: Extending & Releasing,
   result: AcquireOk<C>,
@@ -324,7 +324,7 @@ const NO_LOCK: DisposableLockHandle = {
   [Symbol.asyncDispose]: async () => undefined,
 };
 
-/** {@link createDisposableHandle} with options that are checked. */
+/** As {@link createDisposableHandle}, with options that were checked before. */
 export function decorate<C extends BackendCapabilities>(
   backend: Extending & Releasing,
   result: AcquireResult<C>,

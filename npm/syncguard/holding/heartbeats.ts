@@ -54,11 +54,11 @@ class TimedHeartbeats implements Heartbeats {
   private stopEnd: (() => void) | undefined;
   /** Cancels the heartbeat that is on its way. */
   private running: AbortController | undefined;
-  /** Resolves when that heartbeat has ended. */
+  /** Resolves when the heartbeat that is on its way has ended. */
   private settled: Promise<void> | undefined;
   /** Whether no more heartbeats are to be sent. */
   private isEnding = false;
-  /** Whether the holder has extended the lock while a heartbeat was on its way. Nobody knows which of the two the backend did last. */
+  /** Whether the holder has extended the lock while a heartbeat was on its way: the backend may have carried out either of them last. */
   private crossed = false;
   private isOver = false;
   /** Called once the heartbeats are over, for whoever waits in `settle()`. */

@@ -1,4 +1,4 @@
-/** Keeps what this package knows of a backend beside its methods. Its own backends have that, and the wrappers that it makes around any. */
+/** Keeps what this package knows of a backend beside its methods. Its own backends have internals, and the wrappers that it makes around any backend. */
 
 import type { Failure, LockLabels } from "../native/outcome.js";
 import type { Store } from "../native/store.js";
@@ -72,11 +72,11 @@ export interface LeaseOperations {
 
 /** A backend as the holders of its locks use it. */
 export type HolderAccess = {
-  /** The backend itself. A method that a user has replaced is called, so the methods are compared at each call. */
+  /** The backend itself. If a user has replaced one of its methods, that method is called, so each call compares them. */
   readonly backend: Releasing & Extending;
-  /** The method that the backend was made with. While it still has it, `leases` does its work. */
+  /** The `release` that the backend was made with. While the backend has this one, `leases` releases its locks. */
   readonly release: unknown;
-  /** The same for `extend`. */
+  /** The `extend` that the backend was made with. While the backend has this one, `leases` extends its locks. */
   readonly extend: unknown;
   readonly leases: LeaseOperations;
 };
@@ -128,7 +128,7 @@ type BoundInternals = Internals & HolderAccess & Readonly<Record<"acquire" | "lo
 /** The property is not enumerable, so that a copy of a backend, which may have other methods, has no internals. */
 const INTERNALS: unique symbol = Symbol("internals");
 
-/** Gives a backend whose methods are complete its internals. */
+/** Gives a backend its internals, once it has all its methods. */
 export function setInternals<C extends BackendCapabilities>(
   backend: LockBackend<C>,
   internals: Internals<C>,
@@ -139,7 +139,7 @@ export function setInternals<C extends BackendCapabilities>(
   return value;
 }
 
-/** How holders of locks use a backend, whoever has written that. */
+/** How holders of locks use a backend, be it of this package or a user's own. */
 export function accessTo(backend: Releasing & Extending): HolderAccess {
   const bound = internalsOf(backend);
   if (bound !== undefined) return bound;

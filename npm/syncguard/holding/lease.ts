@@ -109,7 +109,7 @@ export class Lease extends Granted {
     return signal;
   }
 
-  /** A {@link signal} that is also aborted with `user`, for the reason of that. */
+  /** A signal that is aborted with {@link signal} or with `user`, for the reason of the first of them. */
   signalWith(user: AbortSignal | undefined): AbortSignal {
     const own = this.openSignal();
     this.look();
@@ -232,7 +232,12 @@ export class Lease extends Granted {
     if (beforeMs !== undefined) this.moved(beforeMs);
   }
 
-  /** Notes that locks are about to be released by their ids. Gives whether they are all that is left of this lease. */
+  /**
+   * Notes that locks are about to be released by their ids.
+   *
+   * @param isOwn - whether the backend that releases them has granted them
+   * @returns whether no other locks are left of this lease
+   */
   leave(lockIds: readonly string[], isOwn: boolean): boolean {
     if (!isOwn) this.stopHeartbeats(lockIds);
     if (this.together?.leave(lockIds) ?? true) {
@@ -255,7 +260,7 @@ export class Lease extends Granted {
     this.lose("the lock was lost: the store no longer has it", undefined, lockId);
   }
 
-  /** As {@link lose}, and gives the error for whoever has found that out, even if the lock was released before. */
+  /** As {@link lose}, and gives the error for whoever has found the loss, even if the lock was released before. */
   lostBefore(message: string, cause: unknown, lockId: string | undefined): LockError {
     this.lose(message, cause, lockId);
     return this.why ?? new LockError("LockLost", message, { ...contextOf(this, lockId), cause });

@@ -18,7 +18,7 @@ export class LossSignal {
     return isListenedTo(this.signal);
   }
 
-  /** A signal that is also aborted with `user`, for the reason of that. */
+  /** A signal that is aborted with {@link signal} or with `user`, for the reason of the first of them. */
   joinedWith(user: AbortSignal): AbortSignal {
     const { signal, stop } = either(user, this.signal);
     if (stop !== undefined) this.stops.push(stop);

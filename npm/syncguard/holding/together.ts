@@ -13,12 +13,12 @@ export class Together {
     this.remaining = granted;
   }
 
-  /** The locks that nobody has released by their ids. The last one stays. */
+  /** The locks without those that somebody has released by their ids. When none would be left, the last ones stay. */
   get left(): readonly AcquiredLock[] {
     return this.remaining;
   }
 
-  /** Takes out locks that are about to be released by their ids. If they are all that is left, they stay, and this gives true. */
+  /** Takes out locks that are about to be released by their ids. If no others are left, they stay, and this gives true. */
   leave(lockIds: readonly string[]): boolean {
     const rest = this.remaining.filter((lock) => !lockIds.includes(lock.lockId));
     if (rest.length === 0) return true;

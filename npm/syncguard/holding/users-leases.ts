@@ -1,4 +1,4 @@
-/** Releases and extends locks by their ids, as users' own backends take them, and methods that users have replaced. */
+/** Releases and extends locks by their ids, by means of users' own backends and of methods that users have replaced. */
 
 import { goneLock } from "../values/mutation.js";
 import type { ExtendResult, LockOp, ReleaseResult } from "../values/types.js";
