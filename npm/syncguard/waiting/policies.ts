@@ -3,7 +3,7 @@
 import { constants } from "../native/constants.js";
 import { Policy } from "../values/wait.js";
 
-/** How `lock()` waits, with that of `createLock()`. It waits as in 2.x, which gives up after a few retries. */
+/** How `lock()` waits, and what `createLock()` makes. They wait as in 2.x, which gives up after a few retries. */
 export const CALLBACK_WAITING = Policy.of({ ...constants.retry, maxRetryDelayMs: Infinity });
 
 /** How `backend.lock()` waits: until the time is over, however many attempts that takes. */

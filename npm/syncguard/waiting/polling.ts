@@ -119,7 +119,7 @@ function decide(
   throw new LockError(code, decision + message, { ...context, cause });
 }
 
-/** What ended a pause: the time of the next retry, a message that the lock was freed, or that its time is over. */
+/** What ended a pause: the next retry is due, a message said that the lock was freed, or the lock has ended by itself. */
 type PauseEnd = "retry" | "freed" | "early";
 
 /** The wait between two attempts, which a wake-up ends. */

@@ -1,6 +1,6 @@
 /**
- * Asks backends that neither wait nor know how a lock is to be held: users' own, and those whose `acquire` a user has replaced. From here
- * on they acquire as the backends of this package do.
+ * Asks backends that neither wait nor know how a lock is to be held: users' own, and those whose `acquire` a user has replaced. What this
+ * file gives acquires as the backends of this package do.
  */
 
 import type { Busy } from "../native/outcome.js";
@@ -47,7 +47,7 @@ export const ONE_AT_A_TIME =
 /**
  * Acquires a lock by asking until it is granted.
  *
- * @throws LockError `InvalidArgument` where the backend cannot be asked for that
+ * @throws LockError `InvalidArgument` for more than one key, if the backend is a user's own
  */
 export function acquireByAsking<C extends BackendCapabilities>(
   backend: LockBackendLike<C>,
@@ -125,7 +125,7 @@ function attemptOfUsers<C extends BackendCapabilities>(
   };
 }
 
-/** Makes a handle of what an attempt has given. Within a wait, the answer is checked before: its pauses go by it. */
+/** Makes a handle of the answer to an attempt. Within a wait, the answer is checked first, because the wait goes by it. */
 function handleOn<C extends BackendCapabilities>(
   backend: LockBackendLike<C>,
   answer: AcquireResult<C>,
