@@ -6,7 +6,7 @@ import type { ClaimSettings } from "./exports.js";
 export type ClaimKind =
   /** The key itself, for one holder. */
   | { readonly kind: "exclusive" }
-  /** The key, together with all others who share it. */
+  /** The key, together with all its other readers. */
   | { readonly kind: "shared" }
   /** `take` of so many slots, whichever are free. */
   | { readonly kind: "slots"; readonly slots: number; readonly take: number };

@@ -41,11 +41,11 @@ export type Wanted = string | Claim | readonly (string | Claim)[];
 /** What may stand beside a key among the options, in the place of a claim. */
 export type BesideKey = { readonly [Name in Exclude<keyof Claim, "key">]?: Claim[Name] };
 
-/** Their names. */
+/** The names of what may stand beside a key. */
 export const BESIDE_KEY = namesOf<BesideKey>({ mode: true, slots: true, take: true });
 const CLAIM_OPTIONS = optionNames("a claim", ["key", ...BESIDE_KEY]);
 
-/** Whether some of them are given; `null` counts as not given. */
+/** Whether anything is given beside the key; `null` counts as not given. */
 export function isBesideKey({ mode, slots, take }: BesideKey): boolean {
   return (mode ?? slots ?? take ?? undefined) !== undefined;
 }
@@ -78,7 +78,7 @@ function readWanted(wanted: Wanted): LockTarget {
     if (claim.kind === "exclusive") return { key: claim.key };
     return { key: claim.key, claims: [claim], isSet: (take ?? undefined) !== undefined };
   }
-  /** By their names: a key that is there twice, such as both accounts of a transfer, is one key. */
+  /** The claims by their keys: a key that is there twice, such as both accounts of a transfer, is one key. */
   const named = new Map<string, CheckedClaim>();
   let count = 0;
   for (const keyOrClaim of wanted as readonly (string | Claim)[]) {
@@ -100,7 +100,7 @@ function readWanted(wanted: Wanted): LockTarget {
   return { key: claims[0]?.key ?? "", claims, isSet: true };
 }
 
-/** Checks two claims of one key, which are one. */
+/** Checks that two claims of one key can count as one. */
 function checkSame(before: ClaimKind, claim: ClaimKind): void {
   if (!KINDS[before.kind].isOneIfTwice || !KINDS[claim.kind].isOneIfTwice) {
     throw invalid("keys must not contain a key twice where slots of it are asked for");
