@@ -214,21 +214,21 @@ function targetOf(opts: AcquireArguments): LockTarget {
   return readTarget(claims, opts);
 }
 
-/** The granted locks, if several locks, a slot or one to share were asked for. */
+/** The granted locks, if anything else was asked for than one key alone. */
 function locksOf(
   target: LockTarget,
   { locks, slot, lockId, fence }: Acquired,
 ): AcquiredLock[] | undefined {
+  if (target.claims === undefined) return undefined;
   if (locks !== undefined) {
     return locks.map((lock) => {
       const key = givenKey(target, lock.key) ?? lock.key;
       return { ...lock, key, ...modeOf(target, key) };
     });
   }
-  const mode = modeOf(target, target.key);
-  if (slot === undefined && mode === undefined && target.isSet !== true) return undefined;
   // The addon answers a single claim without a list.
-  return [{ key: target.key, slot: slot ?? null, ...mode, lockId, fence }];
+  const { key } = target;
+  return [{ key, slot: slot ?? null, ...modeOf(target, key), lockId, fence }];
 }
 
 /** The mode in which a key was asked for, if it is shared. */
