@@ -47,7 +47,7 @@ export const ONE_AT_A_TIME =
 /**
  * Acquires a lock by asking until it is granted.
  *
- * @throws LockError `InvalidArgument` for more than one key, if the backend is a user's own
+ * @throws LockError `InvalidArgument` for anything but one key alone, if the backend is a user's own
  */
 export function acquireByAsking<C extends BackendCapabilities>(
   backend: LockBackendLike<C>,
