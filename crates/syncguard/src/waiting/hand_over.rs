@@ -10,33 +10,35 @@ use tokio::time::Instant;
 
 /// A lock may be handed over within this process for so long before all processes have the same chance again.
 const LONGEST: Duration = Duration::from_millis(250);
-/// Another process that had the lock is taken for so long for one that wants it again.
+/// For so long after another process had the lock, this one expects that it wants the lock again.
 const RIVALRY: Duration = Duration::from_secs(1);
-/// A release's message may come so long after the next holder has got the lock without waiting for it.
+/// After a hand-over, the message of the release may come so long after the next grant.
 pub(crate) const LATE_MESSAGE: Duration = Duration::from_millis(10);
 
 /// Keeps what is known of the holders of one lock, for as long as somebody in this process waits for it.
 #[derive(Default)]
 pub(super) struct HandOver {
-    /// When somebody who stood in the queue got the lock, if he still has it.
+    /// When a waiter of this process got the lock, if it still has it.
     held_since: Option<Instant>,
     /// Whether the last release went to the next waiter of this process.
     is_handed_over: bool,
     /// When all processes last had the same chance.
     opened: Option<Instant>,
+    /// Until when another process is expected to want the lock.
     rivals_until: Option<Instant>,
-    /// How many messages of slots that were handed over are still to come, and until when.
+    /// How many messages of slots that were handed over are still to come.
     late_messages: u64,
+    /// When they come no more.
     late_until: Option<Instant>,
 }
 
 impl HandOver {
-    /// Notes that somebody who stood in the queue has got the lock.
+    /// Notes that a waiter of this process has got the lock.
     pub(super) fn granted(&mut self, now: Instant) {
         self.held_since = Some(now);
     }
 
-    /// Notes that somebody holds the lock. It is another process, if it is nobody who stood in the queue.
+    /// Notes that the lock was found held. If no waiter of this process has it, another process does.
     pub(super) fn found_held(&mut self, now: Instant) {
         if self.held_since.is_none() {
             self.rivals_until = Some(now + RIVALRY);
@@ -62,7 +64,7 @@ impl HandOver {
         self.late_until = Some(now + LATE_MESSAGE);
     }
 
-    /// Gives how many of so many messages that come now tell of other slots than those that were handed over.
+    /// Takes so many messages, which come now. Gives how many of them are not about slots that were handed over.
     pub(super) fn news_of_slots(&mut self, messages: u64, now: Instant) -> u64 {
         self.forget_late_messages(now);
         let late = messages.min(self.late_messages);
@@ -76,7 +78,7 @@ impl HandOver {
         }
     }
 
-    /// Notes that nobody who stood in the queue holds the lock any more.
+    /// Notes that no waiter of this process has the lock any more.
     pub(super) fn freed(&mut self) {
         self.held_since = None;
     }

@@ -46,7 +46,7 @@ pub(super) struct QueuesInner {
 /// All who want something of one key.
 #[derive(Default)]
 pub(super) struct Queue {
-    /// A line for each wish. For a key itself there are only two: of those who would share it, and of others.
+    /// One line for each wish. For the key itself there are two at most: of readers, and of those who want it alone.
     pub(super) lines: SmallVec<[Line; 1]>,
     /// The slots that this process was granted while somebody waited, and has not released.
     pub(super) held: HashSet<u16>,
@@ -57,7 +57,7 @@ pub(super) struct Want {
     /// The name of the queue.
     pub(super) key: Key,
     pub(super) wish: Wish,
-    /// Whether the question that is on its way was asked because this lock was freed.
+    /// Whether the attempt that is on its way is made because this process has freed the lock.
     pub(super) was_freed: bool,
 }
 
@@ -77,9 +77,10 @@ impl Queues {
         lines.flat_map(Line::members).for_each(LineMember::tell);
     }
 
-    /// Notes that this process has sent the release of a lock in this lane, so that questions in the same lane come after it.
+    /// Notes that this process has sent the release of a lock in this lane. What it asks in the same lane from now on comes after the release.
     pub(crate) fn release_sent(&self, key: &Key, lane: Option<Lane>) {
         if key.reader_id().is_some() {
+            // Other readers may still have the key: who waits for it hears of the end of the release.
             return;
         }
         self.with_lines_for(key, |queue, slot| {
@@ -90,7 +91,7 @@ impl Queues {
         });
     }
 
-    /// Notes that such a release has ended.
+    /// Notes that a release by this process has ended.
     pub(crate) fn release_ended(&self, key: &Key) {
         match key.reader_id() {
             Some(_) => self.with_lines_for(&key.of_all_readers(), |_, _| Line::reader_left),
@@ -98,7 +99,7 @@ impl Queues {
         }
     }
 
-    /// Tells the lines whose wish the lock of this key could meet. The line whose first waiter is the oldest is told first.
+    /// Calls `tell` for each line whose wish the lock of this key could meet. The line whose first waiter is the oldest comes first.
     fn with_lines_for<Tell: FnMut(&mut Line)>(
         &self,
         key: &Key,
@@ -111,7 +112,7 @@ impl Queues {
         };
         let tell = tell(queue, slot);
         queue.lines.sort_by_key(Line::first);
-        // A line for a gate has no slots, as one for a key.
+        // A waiter for a gate wants no slots, like one for a key. Its line is in the queue of the slots.
         let reaches = |line: &&mut Line| match (line.wish.slots, slot) {
             (_, None) => true,
             (None, Some(number)) => number == GATE,
@@ -126,7 +127,7 @@ impl Queues {
     }
 }
 
-/// The name of the queue for all slots of a key. No slot has its number.
+/// The name of the queue for all slots of a key, and for their gate, whose number it has.
 pub(super) fn all_slots(key: &Key) -> Key {
     key.slot(0)
 }

@@ -41,7 +41,7 @@ pub struct RetryPolicy {
     pub retry_delay_ms: f64,
     /// How the wait grows.
     pub backoff: Backoff,
-    /// How far the wait grows; infinity for no limit.
+    /// The longest wait between two attempts; infinity for no limit.
     pub max_retry_delay_ms: f64,
     /// How much of the wait is random.
     pub jitter: Jitter,
@@ -60,7 +60,7 @@ pub enum Wait {
     Notify,
     /// The next retry's time.
     Poll,
-    /// As `Notify`, but however long the lock lasts: for stores that bill by command.
+    /// As `Notify`, but retries ask only when the lock would end by itself, however long it lasts: for stores that bill by command.
     NotifyOnly,
 }
 
@@ -117,9 +117,8 @@ impl RetryPolicy {
         self.max_retries > 0.0 && self.timeout_ms > 0.0
     }
 
-    /// Gives the pause before the next attempt of somebody who has waited for `elapsed_ms` and has asked by itself all the time, with
-    /// `random` from [0, 1) for the jitter. It is infinite once the retries would be used up. The first of a queue asks at the pace of
-    /// the most eager of those behind it.
+    /// Gives the pause before the next attempt of a waiter who has asked by itself for `elapsed_ms`, with `random` from [0, 1) for the jitter.
+    /// The pause is infinite once the retries would be used up. The first of a queue asks at the pace of the most eager one behind it.
     pub(crate) fn pace_ms(&self, elapsed_ms: f64, random: f64) -> f64 {
         let passed = match elapsed_ms > 0.0 {
             true => elapsed_ms / self.retry_delay_ms,
@@ -276,8 +275,8 @@ impl RetryState {
         NextStep::Wait { delay_ms }
     }
 
-    /// The same after an attempt that was made before its time, because something hinted that the lock may be
-    /// free, or because others wanted to know. That is not a retry: if it gave no lock, the wait goes on that it
+    /// As [`after`](Self::after), for an attempt that was made before the next retry was due, because something hinted that the lock may be
+    /// free, or because waiters behind wanted to know. Such an attempt is no retry: if it gave no lock, the wait goes on that it has
     /// interrupted, unless the store failed in a way that does not pass.
     pub(crate) fn after_hint(
         &mut self,
@@ -335,7 +334,7 @@ impl RetryState {
         kind == ErrorKind::NetworkTimeout && elapsed_ms + 1.0 >= self.attempt_ends_ms
     }
 
-    /// Takes time from the grace, because one has waited so long past its time for the answer that another gets.
+    /// Takes from the grace what a waiter has spent of it, after its time was over, on the answer to another.
     pub(crate) fn spend_grace(&mut self, spent: Duration) {
         self.grace_ms = GRACE.saturating_sub(spent).as_secs_f64() * 1000.0;
     }

@@ -1,4 +1,4 @@
-//! What one who waits does in the queues, and hears of them.
+//! The place of a waiter in the queues: by its ticket it stands in line, asks, and shares what is known of the locks.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,16 +18,17 @@ use crate::text::error::{Busy, Error};
 use crate::values::batch::Batch;
 use crate::values::claim::{Claim, ClaimKind};
 
-/// One who came to wait, and its place. Dropping it leaves the queues.
+/// The place of one waiter in the queues. Dropping it leaves them.
 pub(crate) struct Ticket {
     queues: Queues,
     number: u64,
     since: Instant,
     policy: RetryPolicy,
     wants: Batch<Want>,
-    /// Which of these stood in the way last.
+    /// Which of `wants` stood in the way last.
     obstacle: usize,
     place: Place,
+    /// Tells the waiter that something has changed in its line. It is made when it is first needed.
     news: Option<Arc<Notify>>,
 }
 
@@ -39,27 +40,28 @@ enum Place {
     Asking,
 }
 
-/// What one who stands in line has to do.
+/// What a waiter in line has to do.
 pub(crate) enum LineRole {
     /// It may ask.
     Ready,
-    /// It is the first: it watches what all in this line wait for.
+    /// It is the first: it watches the lock for all in this line.
     First,
-    /// To wait for news: others come before it.
+    /// It waits for news, because others come before it.
     Behind,
 }
 
-/// What one whose time is over has to do.
+/// What a waiter whose time is over has to do.
 pub(crate) enum LastTurn {
     Asks,
-    /// To wait until another who asks for the same has ended.
+    /// It waits for the answer to another, who asks for the same at this moment.
     Hears,
     /// Nothing: it is known what the store would say.
     Knows,
 }
 
 impl Ticket {
-    /// One who came with that number, and would ask as `policy` says if it were alone. Claims of the same key stand side by side.
+    /// Makes the ticket of the waiter with this number, who would ask as `policy` says if it were alone. Claims of the same key stand side by
+    /// side.
     pub(crate) fn new(
         queues: &Queues,
         number: u64,
@@ -94,7 +96,7 @@ impl Ticket {
         }
     }
 
-    /// Leaves its place to ask the store, if all that it wants may be free. Else it stands in the line for what is not, and gives
+    /// Leaves the line to ask the store, if all that the waiter wants may be free. Otherwise stands in the line for what is not free, and gives
     /// `false`. Fails if nobody may wait any more.
     pub(crate) fn asks(&mut self) -> Result<bool, Error> {
         self.with(|ticket, queues| {
@@ -114,14 +116,14 @@ impl Ticket {
         })
     }
 
-    /// Leaves the line, and wants nothing for a while.
+    /// Leaves the line for as long as the waiter gathers.
     pub(crate) fn leaves(&mut self) {
         self.with(Self::leaves_line);
     }
 
-    /// Leaves its place to ask the store, whoever else may, because nobody is to wait any longer, or because its time has been over since
-    /// then. In that case, what another asks serves as well: it may have waited so long for that. With little of the grace left, the
-    /// store is not asked again.
+    /// Decides what a waiter does whose wait ends, whether it is its turn or not. It asks at once if nobody is to wait any longer. If its time
+    /// is over, since `over`, the answer to another serves as well. `waited` is how long it has waited for one: with little of the grace
+    /// left, the store is not asked again.
     pub(crate) fn asks_at_last(
         &mut self,
         over: Option<Instant>,
@@ -148,7 +150,7 @@ impl Ticket {
         })
     }
 
-    /// The store has said that somebody holds what that claim wants, until that time if it is known.
+    /// Notes that the lock of this claim is held, what the store has said of it, and when it ends, if that is known.
     pub(crate) fn refused(
         &mut self,
         claim: usize,
@@ -167,7 +169,7 @@ impl Ticket {
         });
     }
 
-    /// The store was not given the time to answer.
+    /// Notes that the attempt ended before the store could answer.
     pub(crate) fn asked_in_vain(&mut self) {
         self.with(|ticket, queues| {
             ticket.ends_asking(queues, |_, _, _| None);
@@ -175,7 +177,7 @@ impl Ticket {
         });
     }
 
-    /// The store has failed.
+    /// Notes that the store has failed.
     pub(crate) fn failed(&mut self, failure: Option<&Error>) {
         self.with(|ticket, queues| {
             let obstacle = ticket.obstacle;
@@ -188,7 +190,7 @@ impl Ticket {
         });
     }
 
-    /// The store has granted all that it wants, until that time.
+    /// Notes that the store has granted all that the waiter wants, until `end`.
     pub(crate) fn granted(&mut self, end: Instant, grants: &[Grant]) {
         self.with(|ticket, queues| {
             let mut grants = grants.iter();
@@ -202,7 +204,7 @@ impl Ticket {
         });
     }
 
-    /// What it has to do in its place.
+    /// What the waiter has to do where it stands.
     pub(crate) fn role(&self) -> LineRole {
         let queues = lock(&self.queues.0);
         let want = &self.wants[self.obstacle];
@@ -217,47 +219,47 @@ impl Ticket {
         }
     }
 
-    /// What tells it that something has changed in its line.
+    /// What tells the waiter that something has changed in its line.
     pub(crate) fn news(&mut self) -> Arc<Notify> {
         Arc::clone(self.news.get_or_insert_default())
     }
 
-    /// The number of the first claim of what stands in its way.
+    /// The number of the first claim for what stands in the way.
     pub(crate) fn obstacle(&self) -> usize {
         let before = self.wants.iter().take(self.obstacle);
         before.map(|want| want.wish.take).sum()
     }
 
-    /// When what it waits for ends by itself, as far as is known.
+    /// When the lock in the way ends by itself, if that is known.
     pub(crate) fn free_at(&self) -> Option<Instant> {
-        self.look(|line| line.taken)
+        self.look(|line| line.free_at)
     }
 
-    /// Whether the store has answered those in its line, or how it failed.
+    /// Whether the store has answered whoever asked last of this line, or how it failed. `None` if nobody has asked yet.
     pub(crate) fn heard(&self) -> Option<Result<(), Error>> {
         self.look(|line| line.heard.clone())
     }
 
-    /// What the store has said to them of the lock that is held.
+    /// When the store has last spoken of the lock in the way, and what it said.
     pub(crate) fn busy(&self) -> Option<(Instant, Busy)> {
         self.look(|line| line.busy.clone())
     }
 
-    /// Whether the store tells at this moment when the lock is freed, and has not failed to lately. Of slots, one message may stand
-    /// for several releases.
+    /// Whether the store is sure to tell when the lock is freed: it can at this moment, and has not failed to lately. It is never sure to for
+    /// slots, because one message may stand for several releases.
     pub(crate) fn is_told(&self) -> bool {
         let doubted = lock(&self.queues.0).doubted_until;
         let is_told = self.look(|line| Some(line.is_of_key() && line.is_told()));
         is_told == Some(true) && doubted.is_none_or(|until| until <= Instant::now())
     }
 
-    /// Notes that the lock was freed before its time, and the store has not told of it.
+    /// Notes that the lock was freed before its end, and the store has not told.
     pub(crate) fn was_not_told(&self) {
         lock(&self.queues.0).doubted_until = Instant::now().checked_add(DOUBT);
     }
 
-    /// Prepares to watch what it waits for, in that lane. Gives what the store tells; `listen` does, if anybody wants it and it is not
-    /// there yet.
+    /// Gives the watch by which the line hears of releases. If there is none yet and a waiter in the line does not only poll, `listen` makes
+    /// it. `lane` is where the first of the line asks.
     pub(crate) fn listen(
         &self,
         lane: Option<Lane>,
@@ -273,7 +275,7 @@ impl Ticket {
         })
     }
 
-    /// Whether what the store tells now, so many times, is news: then what it waits for may be free.
+    /// Whether so many messages, which come now, tell of anything new. If so, this notes that the lock may be free.
     pub(crate) fn is_news(&self, times: u64) -> bool {
         let is_news = self.change(|line| Some(line.is_news(times))) == Some(true);
         if is_news {
@@ -282,7 +284,7 @@ impl Ticket {
         is_news
     }
 
-    /// Notes that what it waits for may have been freed by others, or by itself.
+    /// Notes that the lock in the way may have been freed by others, or have ended.
     pub(crate) fn may_be_free(&self) {
         self.change(|line| {
             line.may_be_free();
@@ -290,13 +292,13 @@ impl Ticket {
         });
     }
 
-    /// When to ask again because of messages that were taken for those of slots which this process has handed over.
+    /// When to ask again, because messages may have been wrongly taken for those of slots that this process has handed over.
     pub(crate) fn looks_again_at(&self) -> Option<Instant> {
         self.look(|line| line.look_again_at)
     }
 
-    /// When the most eager of those who wait behind it would ask again; `None` if none of them would. With `relies`,
-    /// those count alone who do not rely on the store's messages.
+    /// When the most eager waiter behind this one would ask again if it were alone. `None` if none of them would. With `relies`, only those
+    /// count that do not rely on the store's messages.
     pub(crate) fn others_ask_at(&self, relies: bool) -> Option<Instant> {
         self.look(|line| {
             let random = random::unit().unwrap_or(0.5);
@@ -322,7 +324,7 @@ impl Ticket {
         outcome
     }
 
-    /// Runs with what is known of the line in which it stands.
+    /// Reads from the line in which the waiter stands.
     fn look<T>(&self, run: impl FnOnce(&Line) -> Option<T>) -> Option<T> {
         run(lock(&self.queues.0).line(&self.wants[self.obstacle])?)
     }
@@ -331,7 +333,7 @@ impl Ticket {
         run(lock(&self.queues.0).line_mut(&self.wants[self.obstacle])?)
     }
 
-    /// Which of its wants that claim belongs to.
+    /// The place in `wants` of what this claim is for.
     fn want_of(&self, claim: usize) -> usize {
         let mut claims = 0;
         let reaches = |want: &Want| {
@@ -341,6 +343,7 @@ impl Ticket {
         self.wants.iter().position(reaches).unwrap_or_default()
     }
 
+    /// Leaves the line, and begins to ask for all that the waiter wants.
     fn begins(&mut self, queues: &mut QueuesInner) {
         if self.place == Place::InLine
             && let Some(line) = queues.line_mut(&self.wants[self.obstacle])
@@ -350,13 +353,13 @@ impl Ticket {
         for want in &mut self.wants {
             let line = queues.line_or_new(want);
             want.was_freed = line.asks();
-            // Of slots, there may be room for one more beside it.
+            // For slots, and for a key that is shared, another may ask at the same time.
             line.rouse();
         }
         self.place = Place::Asking;
     }
 
-    /// It asks no more. `tell` gives `None` for what it has learned nothing of.
+    /// Ends the attempt in all lines. `tell` notes what the attempt has shown of one want, and gives `None` if that is nothing.
     fn ends_asking(
         &self,
         queues: &mut QueuesInner,
@@ -374,6 +377,7 @@ impl Ticket {
         }
     }
 
+    /// Stands in the line for this want.
     fn stands(&mut self, obstacle: usize, queues: &mut QueuesInner) {
         let member = LineMember {
             number: self.number,
@@ -385,7 +389,7 @@ impl Ticket {
         queues.line_or_new(&self.wants[obstacle]).insert(member);
     }
 
-    /// Another is the first in its line then.
+    /// Leaves the line, in which another may be the first then.
     fn leaves_line(&mut self, queues: &mut QueuesInner) {
         if self.place != Place::InLine {
             return;

@@ -18,6 +18,7 @@ pub(super) struct Topics {
 
 #[derive(Default)]
 struct TopicNames {
+    /// For each name what is known of it, and how many wait for it.
     topics: BTreeMap<Arc<str>, (Arc<Topic>, usize)>,
     /// Names that came or went since the listener looked.
     changes: Vec<Arc<str>>,
@@ -130,7 +131,7 @@ impl Topics {
         }
     }
 
-    /// Lets all waiters look at once, although nothing was freed.
+    /// Lets all waiters look again at once, although nothing was freed.
     pub(super) fn look_again(&self) {
         for (topic, _) in lock(&self.names).topics.values() {
             topic.woken.notify_waiters();

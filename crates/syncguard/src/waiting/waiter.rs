@@ -1,4 +1,4 @@
-//! One who wants a lock, and waits for it.
+//! A waiter asks the store for a lock, and waits in line between two attempts.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -37,28 +37,29 @@ pub struct Waiter {
     request: AcquireRequest,
     policy: RetryPolicy,
     start: Instant,
-    /// Its number in the queues; none before it waits.
+    /// The waiter's number in the queues. It gets one when it begins to wait.
     number: Option<u64>,
     gathering: Gathering,
     retry: RetryState,
-    /// The last failure of the store that was more than an attempt cut short by its time limit.
+    /// The store's last failure. An attempt that its own time limit cut short does not replace an earlier one.
     failure: Option<Error>,
-    /// When the next retry is due, once it has been the first in a line.
+    /// When the next retry is due. Until the waiter has asked or become the first of a line, this is its start.
     retry_at: Instant,
-    /// When that was first known of the lock which it waits for, by an answer of the store or without one.
+    /// When the waiter first learned that it has to wait: an attempt has told it, or those before it in line.
     first_known: Option<Instant>,
-    /// When the store was last asked, or that was known without it.
-    asked: Instant,
-    /// When the lock ends of which retries have not asked since, because it was known to be held.
-    unasked: Option<Instant>,
+    /// When the waiter last learned so.
+    last_known: Instant,
+    /// The known end of the lock in the way, since the waiter began to leave out retries and rely on messages. If the store grants the lock
+    /// before this end, a message was missing.
+    relied_on_end: Option<Instant>,
     obstacles: Obstacles,
     attempts: u32,
     contended: u32,
     wakeups: u32,
 }
 
-/// However long a lock lasts, the store is asked again when as much time has passed as before, and at least once in this time: in case
-/// somebody frees it without a message, such as other libraries, and people.
+/// A waiter that relies on messages still asks again when the time for which it has known of the lock has doubled, and at least once in this
+/// time, because other libraries and people may free a lock without a message.
 pub(crate) const LONGEST_TRUST: Duration = Duration::from_secs(30);
 
 /// Locks that were waited for.
@@ -66,7 +67,7 @@ pub(crate) const LONGEST_TRUST: Duration = Duration::from_secs(30);
 pub struct Granted {
     /// What the store has granted, in the order of the claims.
     pub grants: Batch<Grant>,
-    /// When it was asked for them: the locks' time has begun since.
+    /// When the request was sent. The store counts the TTL of the locks from then on or later.
     pub asked: Instant,
 }
 
@@ -75,16 +76,17 @@ enum AttemptOutcome {
     Granted(Granted),
     NotYet {
         attempt: FailedAttempt,
-        /// Which claim stood in the way, and when that lock ends by itself, if that is known; `None` if the store has failed.
+        /// The number of the claim whose lock was held, and when that lock ends by itself, if the store has said so. `None` if the store has
+        /// failed.
         obstacle: Option<(usize, Option<Instant>)>,
     },
 }
 
-/// What one who waits has to do next.
+/// What a waiter does next.
 enum Turn {
-    /// To ask, before its next retry's time or then.
+    /// It asks. With `is_hinted` it does so before the next retry is due.
     Asks { is_hinted: bool },
-    /// To gather what it wants, for so long.
+    /// It gathers its locks one by one, for this time at most.
     Gathers(Duration),
 }
 
@@ -92,21 +94,21 @@ enum Turn {
 enum PauseEnd {
     /// The lock may have been freed.
     Freed,
-    /// An earlier reason to ask than the next retry's time: the lock ends by itself, or somebody behind would ask by now.
+    /// The lock has ended by itself, or a waiter behind would ask by now. The next retry is not due yet.
     Early,
-    /// The next retry's time.
+    /// The next retry is due.
     Retry,
-    /// Something has changed in the line: it is to look what it has to do.
+    /// Something has changed in the line, so the waiter looks again at what it has to do.
     Changed,
-    /// The time of one who stands behind others is over.
+    /// The waiter's time is over, or the backend is being closed.
     Over,
 }
 
 impl Waiter {
-    /// One who is going to ask for what `request` says, and waits as `policy` says. Its time begins now.
+    /// Makes a waiter for this request, which waits as `policy` says. Its time begins now.
     ///
     /// # Errors
-    /// As [`RetryPolicy::validate`], and `InvalidArgument` for a period: for that, the store is asked once.
+    /// As [`RetryPolicy::validate`], and `InvalidArgument` if the request names a period, because nobody waits for one.
     pub fn new(
         backend: &Arc<dyn Backend>,
         request: AcquireRequest,
@@ -124,8 +126,8 @@ impl Waiter {
             start,
             number: None,
             first_known: None,
-            asked: start,
-            unasked: None,
+            last_known: start,
+            relied_on_end: None,
             retry: RetryState::new(policy)?,
             failure: None,
             retry_at: start,
@@ -136,7 +138,7 @@ impl Waiter {
         })
     }
 
-    /// What it asks for, in order.
+    /// The claims of the request, in order.
     pub(crate) fn claims(&self) -> &[Claim] {
         &self.request.claims
     }
@@ -151,13 +153,13 @@ impl Waiter {
         self.contended
     }
 
-    /// How many times somebody has told that the lock may have been freed.
+    /// How many times the waiter was told that the lock may have been freed.
     pub fn wakeups(&self) -> u32 {
         self.wakeups
     }
 
-    /// Asks until the lock is granted. To be called once. When `cancelled` completes, or the future is dropped, what the store
-    /// may have granted is released in the background.
+    /// Asks until the lock is granted. Call this once. When `cancelled` completes, or the future is dropped, the locks that the store may have
+    /// granted are released in the background.
     ///
     /// # Errors
     /// As [`lock`](crate::lock), and `Aborted` when cancelled.
@@ -185,7 +187,7 @@ impl Waiter {
         let number = *self.number.get_or_insert_with(|| queues.next_number());
         let mut ticket = Ticket::new(queues, number, &self.request.claims, &self.policy);
         let mut turn = Turn::Asks { is_hinted: false };
-        // What is waited for is boxed, so that whoever gets a lock at once takes no room for it.
+        // The futures of waiting are boxed, so that whoever gets a lock at once needs no memory for them.
         if !ticket.asks()? {
             turn = Box::pin(self.until_turn(&mut ticket)).await?;
         }
@@ -211,7 +213,7 @@ impl Waiter {
         }
     }
 
-    /// Waits in line until it is to do something.
+    /// Waits in line until the waiter is to ask or to gather.
     async fn until_turn(&mut self, ticket: &mut Ticket) -> Result<Turn, Error> {
         let mut was_behind = false;
         loop {
@@ -225,7 +227,7 @@ impl Waiter {
                 LineRole::First if was_behind && self.is_due_at_last() => PauseEnd::Retry,
                 LineRole::First => {
                     if std::mem::take(&mut was_behind) {
-                        self.is_first()?;
+                        self.becomes_first()?;
                     }
                     if let Some(window) = self.gathers_for() {
                         return Ok(Turn::Gathers(window));
@@ -239,12 +241,12 @@ impl Waiter {
                 PauseEnd::Changed => continue,
                 PauseEnd::Over => return self.ends(ticket).await,
                 PauseEnd::Retry if self.relies_on_messages(ticket) => {
-                    self.unasked = ticket.free_at();
+                    self.relied_on_end = ticket.free_at();
                     self.decide(FailedAttempt::Locked, false)?;
                     continue;
                 }
                 PauseEnd::Freed => {
-                    self.unasked = None;
+                    self.relied_on_end = None;
                     self.wakeups += u32::from(!was_behind);
                 }
                 PauseEnd::Early | PauseEnd::Retry => ticket.may_be_free(),
@@ -253,42 +255,41 @@ impl Waiter {
                 let is_hinted = !matches!(end, PauseEnd::Retry);
                 return Ok(Turn::Asks { is_hinted });
             }
-            // It stands in another line now, or behind another.
+            // The ticket stands in another line now, or behind another waiter.
             self.gathering.was_refused();
             was_behind = true;
         }
     }
 
-    /// Whether its last retry has become due while others came before it.
+    /// Whether the last retry has become due while the waiter stood behind others.
     fn is_due_at_last(&self) -> bool {
         self.retry_at <= Instant::now() && self.retry.is_last(self.elapsed_ms())
     }
 
-    /// Begins to watch, where others did so before: from them it knows that somebody holds the lock.
-    fn is_first(&mut self) -> Result<(), Error> {
-        self.knows();
+    /// Begins to watch the lock in place of the waiter before it, whose attempts have shown that somebody holds the lock.
+    fn becomes_first(&mut self) -> Result<(), Error> {
+        self.learns();
         self.decide(FailedAttempt::Locked, true)
     }
 
-    /// For how long its last answer is relied on.
+    /// How long the waiter relies on what it last learned: as long as it had known of the lock then.
     fn trust(&self) -> Duration {
-        let known_for = self.first_known.map(|first| self.asked - first);
+        let known_for = self.first_known.map(|first| self.last_known - first);
         known_for.unwrap_or_default().min(LONGEST_TRUST)
     }
 
-    /// Notes that the store was asked now, or need not have been.
-    fn knows(&mut self) {
-        self.asked = Instant::now();
-        self.first_known.get_or_insert(self.asked);
+    /// Notes that the waiter learns at this moment that it has to wait.
+    fn learns(&mut self) {
+        self.last_known = Instant::now();
+        self.first_known.get_or_insert(self.last_known);
     }
 
-    /// Whether the store need not be asked whether the lock is free that it has said to be held for a while: it would have
-    /// told. The last attempt asks in any case.
+    /// Whether a retry that is due can be left out, because the store would have told if the lock were free. The last retry never is.
     fn relies_on_messages(&self, ticket: &Ticket) -> bool {
         let (now, free_at) = (Instant::now(), ticket.free_at());
         let until = match self.policy.wait {
             Wait::Poll => None,
-            Wait::Notify => free_at.map(|end| end.min(self.asked + self.trust())),
+            Wait::Notify => free_at.map(|end| end.min(self.last_known + self.trust())),
             Wait::NotifyOnly => free_at,
         };
         until.is_some_and(|until| now < until)
@@ -296,7 +297,7 @@ impl Waiter {
             && ticket.is_told()
     }
 
-    /// The error of one whose last attempt this was.
+    /// Gives the error of the wait, whose last attempt this was.
     fn give_up(&mut self, attempt: FailedAttempt, elapsed_ms: f64) -> Error {
         match self.retry.after(attempt, elapsed_ms, 0.0) {
             NextStep::GiveUp(end) => self.error(end),
@@ -304,14 +305,14 @@ impl Waiter {
         }
     }
 
-    /// Asks the store, and lets the others in the queues know how it has answered.
+    /// Asks the store, and notes its answer in the queues, so that others know it.
     async fn ask(&mut self, ticket: &mut Ticket) -> Result<AttemptOutcome, Error> {
         let found = self.attempt().await?;
         let elapsed_ms = self.elapsed_ms();
-        let unasked = self.unasked.take();
+        let relied_on_end = self.relied_on_end.take();
         match &found {
             AttemptOutcome::Granted(granted) => {
-                if unasked.is_some_and(|end| granted.asked < end) {
+                if relied_on_end.is_some_and(|end| granted.asked < end) {
                     ticket.was_not_told();
                 }
                 ticket.granted(ends_by(self.request.ttl), &granted.grants);
@@ -320,7 +321,7 @@ impl Waiter {
                 (Some((claim, free_at)), _) => {
                     ticket.refused(claim, self.obstacles.last_said(), free_at);
                 }
-                // That its own time was too short says nothing to others.
+                // An attempt that ran out of its own time tells nothing to others.
                 (None, FailedAttempt::Error(kind)) if self.retry.is_cut(kind, elapsed_ms) => {
                     ticket.asked_in_vain();
                     self.hears_last_word(ticket);
@@ -333,7 +334,7 @@ impl Waiter {
 
     async fn attempt(&mut self) -> Result<AttemptOutcome, Error> {
         if self.attempts > 0 {
-            // Each attempt has its own: what becomes of the one before may be unknown.
+            // Each attempt has its own lock ids, because nobody may know what became of the one before.
             for claim in &mut self.request.claims {
                 claim.lock_id = LockId::generate()?;
             }
@@ -351,7 +352,7 @@ impl Waiter {
             call,
             std::future::pending(),
         );
-        // Boxed, so that whoever waits takes no room for it.
+        // Boxed, so that whoever waits keeps no memory for an attempt.
         let (attempt, obstacle) = match Box::pin(attempt).await {
             Ok(AcquireOutcome::Acquired(grants)) => {
                 return Ok(AttemptOutcome::Granted(Granted { grants, asked }));
@@ -385,13 +386,13 @@ impl Waiter {
                 (FailedAttempt::Error(kind), None)
             }
         };
-        self.knows();
-        let ends = |free_in| self.asked.checked_add(free_in);
+        self.learns();
+        let ends = |free_in| self.last_known.checked_add(free_in);
         let obstacle = obstacle.map(|(claim, free_in)| (claim, free_in.and_then(ends)));
         Ok(AttemptOutcome::NotYet { attempt, obstacle })
     }
 
-    /// Decides when the next retry is due, else gives the error to give up with.
+    /// Sets when the next retry is due, or fails with the error of the whole wait.
     fn decide(&mut self, attempt: FailedAttempt, is_hinted: bool) -> Result<(), Error> {
         let (elapsed_ms, random) = (self.elapsed_ms(), random::unit()?);
         let step = match is_hinted {
@@ -431,7 +432,7 @@ fn no_period() -> Error {
     Error::invalid("due cannot be waited for: ask once")
 }
 
-/// When a lock that was just granted has ended, also on a store whose clock lags a little.
+/// When a lock that was just granted will have ended, even by a store's clock that runs a little late.
 fn ends_by(ttl: Ttl) -> Instant {
     let ms = ttl.as_millis().saturating_add(TIME_TOLERANCE_MS);
     Instant::now() + Duration::from_millis(ms.unsigned_abs())

@@ -1,4 +1,4 @@
-//! Those of this process who wait for the same: for a key, or for as many of the same slots of one.
+//! A line: the waiters of this process who want the same of one key.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -13,64 +13,67 @@ use crate::waiting::hand_over::{HandOver, LATE_MESSAGE};
 use crate::waiting::retry::RetryPolicy;
 use crate::waiting::wakeups::Watch;
 
-/// What is wanted of a key: the key itself, alone or with others, or so many of its slots. That one of them was refused says nothing of another.
+/// What a waiter wants of a key: the key alone, the key shared, or some of its slots. Each wish has a line of its own, because the refusal
+/// of one says nothing of another.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(in crate::waiting) struct Wish {
+    /// The slots of which some are wanted; `None` for the key itself.
     pub(in crate::waiting) slots: Option<Slots>,
+    /// How many locks are wanted.
     pub(in crate::waiting) take: usize,
     pub(in crate::waiting) is_shared: bool,
 }
 
-/// One who waits.
+/// A waiter in a line.
 pub(in crate::waiting) struct LineMember {
     /// The larger, the later it came.
     pub(in crate::waiting) number: u64,
     pub(in crate::waiting) since: Instant,
     pub(in crate::waiting) policy: RetryPolicy,
-    /// Tells it that something has changed.
+    /// Tells the waiter that something has changed.
     pub(in crate::waiting) news: Arc<Notify>,
 }
 
-/// Those who wait for one wish, and what is known of it. Only the first of them watches it, and asks.
+/// The waiters of one wish, and what is known of its lock. Only the first of them watches the lock, and asks.
 pub(in crate::waiting) struct Line {
     pub(in crate::waiting) wish: Wish,
-    /// In the order in which they came. Those who ask stand in no line.
+    /// The waiters in the order in which they came, without those who ask at this moment.
     members: VecDeque<LineMember>,
-    /// How many ask at this moment for this, and perhaps for more.
+    /// How many waiters ask for this wish at this moment. They may ask for other locks, too.
     pub(in crate::waiting) asking: usize,
     room: Room,
-    /// How often this process has freed it, and nobody has found out yet what came of that.
+    /// How many locks of this wish the process has freed since somebody last asked for one.
     freed: usize,
-    /// Of how many releases that are under way the first is to hear once they have ended.
-    hears_of_ends: usize,
+    /// How many releases are under way at whose end the first waiter may ask.
+    awaited_releases: usize,
     pub(in crate::waiting) hand_over: HandOver,
-    /// In which lane the first asks.
+    /// The lane in which the first waiter asks.
     pub(in crate::waiting) lane: Option<Lane>,
-    /// Hears what the store tells; there once it was needed.
+    /// Hears when the store tells of a release. It is made when a waiter first needs it.
     pub(in crate::waiting) watch: Option<Arc<Watch>>,
-    /// When the store last said something of it, or it was granted.
+    /// When an attempt last left nothing for the next waiter: it was refused, failed, or got the only lock.
     pub(in crate::waiting) known: Instant,
-    /// When that ends by itself which stood in the way, as far as is known.
-    pub(in crate::waiting) taken: Option<Instant>,
-    /// When to ask for a slot again, because what the store has told may have been news.
+    /// When the lock in the way ends by itself, if that is known.
+    pub(in crate::waiting) free_at: Option<Instant>,
+    /// When to ask for a slot again, because messages that counted as old may have been news.
     pub(in crate::waiting) look_again_at: Option<Instant>,
-    /// Whether the store has answered when it was last asked of this, or how it failed; `None` before the first time.
+    /// How the last attempt has ended: with an answer of the store, or with this failure. `None` before the first one.
     pub(in crate::waiting) heard: Option<Result<(), Error>>,
-    /// What the store has last said of a lock that is held, and when.
+    /// When the store last spoke of the lock in the way, and what it said.
     pub(in crate::waiting) busy: Option<(Instant, Busy)>,
-    /// Tells those whose time is over that one who asks has ended.
+    /// Tells waiters whose time is over that an attempt of another has ended.
     over: Vec<Arc<Notify>>,
 }
 
-/// What is known of what can be had.
+/// How many waiters may ask at the same time, by what is known of the lock.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Room {
-    /// Nobody was refused: of slots, and of a key that is shared, all ask beside each other.
+    /// All of them, because nobody was refused yet. For a key that is wanted alone, it is one all the same.
     Open,
-    /// Something may have been freed by others: how much is unknown. So many may ask at the same time: at first one, and
-    /// one more for each grant.
+    /// As many as `window` says, because others may have freed something and nobody knows how much. At first that is one, and one more after
+    /// each grant.
     Unknown { window: usize },
-    /// The last who asked was refused, has the lock itself, or met a store that fails.
+    /// None, because the last one that asked was refused, got the only lock, or met a store that fails.
     Full,
 }
 
@@ -82,12 +85,12 @@ impl Line {
             asking: 0,
             room: Room::Open,
             freed: 0,
-            hears_of_ends: 0,
+            awaited_releases: 0,
             hand_over: HandOver::default(),
             lane: None,
             watch: None,
             known: now,
-            taken: None,
+            free_at: None,
             look_again_at: None,
             heard: None,
             busy: None,
@@ -109,7 +112,7 @@ impl Line {
         self.members.is_empty() && self.asking == 0
     }
 
-    /// The number of the first.
+    /// The number of the first waiter.
     pub(in crate::waiting) fn first(&self) -> Option<u64> {
         self.members.front().map(|first| first.number)
     }
@@ -118,8 +121,7 @@ impl Line {
         self.members.iter()
     }
 
-    /// Whether one more may ask beside those who do: all of these have been granted what they want, as far as is known, or
-    /// so much was freed. For a key itself, one asks at a time.
+    /// Whether one more waiter may ask beside those who already do. For a key that is wanted alone, one asks at a time.
     pub(in crate::waiting) fn has_room(&self) -> bool {
         let is_beside = !self.is_exclusive() || self.asking == 0;
         let has_room = match self.room {
@@ -130,18 +132,18 @@ impl Line {
         is_beside && (has_room || self.freed > 0)
     }
 
-    /// Whether the one of that number may ask for this, whether it stands in this line or not.
+    /// Whether the waiter of this number may ask for this wish. It may stand in another line.
     pub(in crate::waiting) fn lets(&self, number: u64) -> bool {
         self.has_room() && self.first().is_none_or(|first| first >= number)
     }
 
-    /// Takes one in, behind those who came before.
+    /// Adds a waiter, behind those who came before it.
     pub(in crate::waiting) fn insert(&mut self, member: LineMember) {
         let place = self
             .members
             .partition_point(|one| one.number < member.number);
         self.members.insert(place, member);
-        // Whoever watches may have become the second, or asks more often for one more.
+        // If the new one is first, the second has watched until now. Otherwise the first may have to ask more often.
         if let Some(watches) = self.members.get(usize::from(place == 0)) {
             watches.news.notify_one();
         }
@@ -154,14 +156,14 @@ impl Line {
         }
     }
 
-    /// Tells the first that it may ask, or watch.
+    /// Tells the first waiter that it may ask, or has to watch.
     pub(in crate::waiting) fn rouse(&self) {
         if self.asking == 0 || self.has_room() {
             self.members.iter().take(1).for_each(LineMember::tell);
         }
     }
 
-    /// Notes that one more asks. Gives whether it does because this was freed.
+    /// Notes that one more waiter asks. Gives whether it does because this process has freed the lock.
     pub(in crate::waiting) fn asks(&mut self) -> bool {
         self.asking += 1;
         let was_freed = self.freed > 0;
@@ -172,7 +174,7 @@ impl Line {
         was_freed
     }
 
-    /// Whether one whose time is over has to hear what another asks at this moment. Then `news` tells it once that has ended.
+    /// Whether a waiter whose time is over is to wait for the answer to another. If so, `news` tells it that the other's attempt has ended.
     pub(in crate::waiting) fn hears_another(&mut self, news: &Arc<Notify>) -> bool {
         let hears = self.asking > 0 && !self.has_room();
         if hears {
@@ -186,7 +188,7 @@ impl Line {
         self.over.drain(..).for_each(|news| news.notify_one());
     }
 
-    /// Notes that one who has asked has learned nothing of this: another may ask in its place.
+    /// Notes that an attempt has ended and shown nothing of this wish, so that another waiter may ask in its place.
     pub(in crate::waiting) fn asked_in_vain(&mut self, was_freed: bool) {
         self.ends_asking();
         match was_freed {
@@ -195,8 +197,8 @@ impl Line {
         }
     }
 
-    /// Notes that somebody holds it, until that time if it is known, and what the store has said of him. `held` slots of the
-    /// key are held by this process.
+    /// Notes that an attempt has found the lock held, when the lock ends, if that is known, and what the store has said of it. This process
+    /// holds `held` slots of the key.
     pub(in crate::waiting) fn refused(
         &mut self,
         free_at: Option<Instant>,
@@ -206,7 +208,7 @@ impl Line {
     ) {
         let now = self.fills(free_at);
         (self.heard, self.busy) = (Some(Ok(())), busy);
-        // Somebody else has got a slot that was just freed, unless this process itself holds all of them.
+        // Another process has got the slot that was just freed, unless this one holds all of them.
         let has_rival = match self.wish.slots {
             None => true,
             Some(slots) => was_freed && held < slots.count().into(),
@@ -222,23 +224,23 @@ impl Line {
         self.heard = failure.cloned().map(Err);
     }
 
-    /// Notes that one who asked leaves nothing for the next, until that time if it is known. Gives the time now.
-    fn fills(&mut self, until: Option<Instant>) -> Instant {
+    /// Notes that an attempt has ended and leaves nothing for the next waiter, until `free_at` if that is known. Gives the time now.
+    fn fills(&mut self, free_at: Option<Instant>) -> Instant {
         let now = Instant::now();
         self.ends_asking();
-        (self.room, self.known, self.taken) = (Room::Full, now, until);
+        (self.room, self.known, self.free_at) = (Room::Full, now, free_at);
         self.look_again_at = None;
         now
     }
 
-    /// Notes that one who asked was granted this, until that time.
+    /// Notes that an attempt was granted, until `end`.
     pub(in crate::waiting) fn granted(&mut self, end: Instant) {
         (self.heard, self.busy) = (Some(Ok(())), None);
         if self.is_exclusive() {
             let now = self.fills(Some(end));
             self.hand_over.granted(now);
         } else if self.wish.is_shared {
-            // All others can share it, too.
+            // All other readers can have it, too.
             self.ends_asking();
             self.room = Room::Open;
         } else {
@@ -250,20 +252,20 @@ impl Line {
         self.rouse();
     }
 
-    /// Notes that something may have been freed by others, or by itself.
+    /// Notes that others may have freed something, or that a lock may have ended.
     pub(in crate::waiting) fn may_be_free(&mut self) {
         if self.room == Room::Full {
             self.room = Room::Unknown { window: 1 };
         }
     }
 
-    /// Whether the store tells at this moment that the lock was freed.
+    /// Whether the store tells of releases at this moment.
     pub(in crate::waiting) fn is_told(&self) -> bool {
         let watch = self.watch.as_ref();
         watch.is_some_and(|watch| watch.is_listening())
     }
 
-    /// Whether what the store tells now, so many times, is news.
+    /// Whether so many messages, which come now, tell of anything new.
     pub(in crate::waiting) fn is_news(&mut self, times: u64) -> bool {
         let now = Instant::now();
         if self.is_of_key() {
@@ -271,13 +273,14 @@ impl Line {
         }
         let is_news = self.hand_over.news_of_slots(times, now) > 0;
         if !is_news {
-            // A store may tell once of several releases, and then this was another one.
+            // A store may tell once of several releases. So one that is not expected may be among them.
             self.look_again_at.get_or_insert(now + LATE_MESSAGE);
         }
         is_news
     }
 
-    /// This process has sent a release in that lane: what is asked in the same lane comes after it.
+    /// Notes that this process has sent a release in this lane. If the first waiter asks in the same lane, its attempt comes after the release,
+    /// so it need not wait for the end.
     pub(in crate::waiting) fn release_sent(&mut self, lane: Option<Lane>) {
         let now = Instant::now();
         self.hand_over.freed();
@@ -288,29 +291,30 @@ impl Line {
             self.hand_over.slot_handed_over(now);
         }
         if lane.is_none() || lane != self.lane {
-            self.hears_of_ends += 1;
+            self.awaited_releases += 1;
             return;
         }
         self.free();
     }
 
-    /// That release has ended.
+    /// Notes that a release by this process has ended.
     pub(in crate::waiting) fn release_ended(&mut self) {
-        match self.hears_of_ends.checked_sub(1) {
-            Some(others) => self.hears_of_ends = others,
+        match self.awaited_releases.checked_sub(1) {
+            Some(others) => self.awaited_releases = others,
             None if self.is_told() => return,
             None => {}
         }
         self.free();
     }
 
-    /// This process has released the lock of one who shares the key. The store tells when the last one has.
+    /// Notes that a reader of this process has left. Where the store tells, it does so when the last reader of all has left.
     pub(in crate::waiting) fn reader_left(&mut self) {
         if self.is_exclusive() && !self.is_told() {
             self.free();
         }
     }
 
+    /// Notes that this process has freed the lock, and lets the first waiter ask.
     fn free(&mut self) {
         self.freed = match self.is_of_key() {
             true => 1,

@@ -1,4 +1,4 @@
-//! How the wait of one ends whose time is over while it stands in line.
+//! Ends the wait of a waiter whose time is over while it stands in line.
 
 use tokio::time::{Instant, sleep_until};
 
@@ -9,8 +9,8 @@ use crate::waiting::retry::{FailedAttempt, GRACE};
 use crate::waiting::ticket::{LastTurn, Ticket};
 
 impl Waiter {
-    /// Asks for the last time. Of all in one line, one does at a time, however many there are: the others hear its answer, and end with
-    /// that. Whoever has to ask itself after that has the rest of the grace.
+    /// Lets the waiter ask for the last time, or ends its wait. In each line one waiter asks at a time, and the others end with its answer, so
+    /// that not each of them has to ask. Whoever has to ask all the same has the rest of the grace for it.
     pub(super) async fn ends(&mut self, ticket: &mut Ticket) -> Result<Turn, Error> {
         let now = Instant::now();
         let over = self.limit().filter(|limit| *limit <= now);
@@ -40,7 +40,7 @@ impl Waiter {
         Err(self.give_up(attempt, elapsed_ms))
     }
 
-    /// Notes what those in its line know of the store, if it has answered them, or failed.
+    /// Takes over what the line knows: the store's last answer, or its failure. `None` if nobody in the line has asked yet.
     pub(super) fn hears_last_word(&mut self, ticket: &Ticket) -> Option<FailedAttempt> {
         if let Some(said) = ticket.busy() {
             let claim = self.request.claims.get(ticket.obstacle());

@@ -1,4 +1,4 @@
-//! Keeps what a waiter has gathered so far, and gives it back or makes it the grant.
+//! Keeps the parts of a gathering, which are the locks that the waiter has so far. They become the grant, or are given back.
 
 use std::future::pending;
 use std::sync::Arc;
@@ -21,18 +21,18 @@ use crate::values::key::{GATE, Key};
 use crate::values::lock_id::LockId;
 use crate::values::ttl::Ttl;
 
-/// The longest TTL of a part. If a process dies while it gathers, others wait for this time and the tolerance.
+/// The longest TTL of a part. If a process dies while it gathers, others wait for this time and the tolerance at most.
 pub(super) const PART_TTL: Duration = Duration::from_secs(3);
-/// Parts that are to last longer are extended after this time.
+/// In a window that is longer than the longest TTL, the parts are extended each time this has passed.
 const EXTENDED_EVERY: Duration = Duration::from_secs(1);
-/// The shortest time that an extension gets for its answer.
+/// The shortest time that the extension or release of parts gets for its answer.
 pub(super) const SHORTEST_CALL: Duration = Duration::from_millis(100);
 
 /// The parts that a waiter has so far. They are given back when this is dropped.
 pub(super) struct Gathered {
     backend: Arc<dyn Backend>,
     taken: Vec<Part>,
-    /// The longest time for which the store may keep the parts from now on.
+    /// The longest TTL that was asked for. The store keeps no part for longer from now on.
     lasts: Ttl,
     /// When the first part ends, by this process' clock.
     end: Option<Instant>,
@@ -83,7 +83,7 @@ impl Gathered {
         }
     }
 
-    /// When to extend the parts, if their TTL is the longest one, so that the window may last longer.
+    /// When to extend the parts. `None` if there are none, or if their TTL covers the window.
     pub(super) fn extended_at(&self, ttl: Ttl) -> Option<Instant> {
         let is_long = ttl.as_duration() >= PART_TTL;
         let end = self.end.filter(|_| is_long)?;
@@ -91,8 +91,8 @@ impl Gathered {
         Some(extended + EXTENDED_EVERY)
     }
 
-    /// Makes all parts end `ttl` from now, or none. Gives when that was sent, and the end by the store's clock. `None` if a part may be
-    /// gone.
+    /// Extends all parts, or none of them, so that they end `ttl` from now. Gives when the extension was sent, and the end by the store's
+    /// clock. `None` if a part may be gone.
     pub(super) async fn extend(&mut self, ttl: Ttl) -> Option<(Instant, i64)> {
         let (sent, end) = (clock::now(), self.end?);
         let left = end.checked_duration_since(sent);
@@ -115,7 +115,8 @@ impl Gathered {
         }
     }
 
-    /// Gives all parts the TTL of the request. From then on they are granted, and the gates are given back.
+    /// Extends all parts by the TTL of the request, and makes them the grant. The gates are no part of it and are given back. `None` if a part
+    /// may be gone.
     pub(super) async fn confirm(&mut self, request: &AcquireRequest) -> Option<Granted> {
         let (asked, expires_at_ms) = self.extend(request.ttl).await?;
         let hold = request.hold.as_deref();
@@ -139,7 +140,7 @@ impl Gathered {
         Some(Granted { grants, asked })
     }
 
-    /// How long to wait for an answer: at most until the time of the waiter is over.
+    /// How long to wait for an answer: `most`, or what is left of the waiter's time.
     fn time_for_answer(&self, most: Duration) -> Duration {
         let left = self
             .limit

@@ -8,8 +8,8 @@
 //! the slots of one key that both need. So whoever takes more than one slot of a key first takes its *gate*: the lock on slot 0, which is
 //! no slot.
 //!
-//! Those who share a key could pass a waiter for the key itself for ever, too. So it takes the gate, which none of them passes, and waits
-//! for the key behind it.
+//! Readers of a key could pass a waiter for the whole key for ever, too. So it takes the gate, which no new reader passes, and then waits for
+//! the key.
 
 use std::time::Duration;
 
@@ -27,10 +27,11 @@ use crate::values::lock_id::LockId;
 use crate::values::ttl::Ttl;
 use crate::waiting::retry::{FailedAttempt, RetryPolicy};
 
-/// The shortest time between two retries that are counted while this gathers.
+/// While a waiter gathers, it counts one retry in this time at most.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(1);
 
-/// The claims to take in order, with a gate before several slots of a key, and before one lock for which readers make this wait.
+/// Gives the claims in the order in which they are taken. A gate comes before several slots of a key, and before a single claim, whose waiter
+/// gathers only to get past readers.
 fn with_gates(claims: &[Claim]) -> Result<Vec<Claim>, Error> {
     let mut all = Vec::with_capacity(claims.len());
     for same in claims.chunk_by(|one, other| one.key == other.key) {
@@ -56,7 +57,7 @@ impl Waiter {
         window.filter(|_| has_time && !is_last)
     }
 
-    /// Takes all that it wants, one after another. `None` if it did not get everything within the window. Then it holds nothing.
+    /// Takes all locks of the request, one after another. `None` if it did not get all of them within the window; then it keeps none.
     pub(super) async fn gather(&mut self, window: Duration) -> Option<Granted> {
         let mut parts = Gathered::new(&self.backend, self.request.ttl, self.limit());
         let granted = match self.take_all(&mut parts, window).await {
@@ -74,7 +75,7 @@ impl Waiter {
     async fn take_all(&mut self, parts: &mut Gathered, window: Duration) -> Option<()> {
         let ttl = window.min(PART_TTL).as_millis();
         let ttl = Ttl::from_millis(i64::try_from(ttl).ok()?).ok()?;
-        // Ends early enough for an answer, or to ask once more.
+        // The gathering ends before the waiter's own time does, so that this is enough for a last attempt.
         let mut over = self
             .limit()
             .and_then(|limit| limit.checked_sub(SHORTEST_CALL));
@@ -152,6 +153,7 @@ impl Waiter {
         Ok(part)
     }
 
+    /// Boxed, because a waiter that gathers waits by means of other waiters.
     fn waits(&mut self) -> BoxFuture<'_, Result<Granted, Error>> {
         Box::pin(self.until_granted())
     }

@@ -1,5 +1,5 @@
-//! Remembers for which locks a waiter has stood in line, and what the store has said of them, so that the error of a wait in vain can
-//! name the obstacle.
+//! Remembers for which locks a waiter has stood in line, and what the store has said of them, so that the error of its wait can name the
+//! obstacle.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::text::error::Busy;
 use crate::values::batch::Batch;
 use crate::values::claim::Claim;
 
-/// The last word of the store on a lock that is held, and when that was.
+/// When the store last spoke of a lock that is held, and what it said.
 pub(super) type Said = (Instant, Busy);
 
 #[derive(Debug, Default)]
@@ -22,6 +22,7 @@ pub(super) struct Obstacles {
 struct Obstacle {
     /// The wanted key. For slots, the key that all of them share.
     key: String,
+    /// How long the waiter has stood in line for it.
     stood: Duration,
     said: Option<Said>,
 }

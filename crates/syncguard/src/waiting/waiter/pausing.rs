@@ -15,7 +15,7 @@ impl Waiter {
         self.start.checked_add(limit)
     }
 
-    /// Waits for news of its line, for as long as the locks are waited for.
+    /// Waits until something changes in the line, or the wait is over.
     pub(super) async fn wait_behind(&self, ticket: &mut Ticket) -> PauseEnd {
         let news = ticket.news();
         tokio::select! {
@@ -45,7 +45,7 @@ impl Waiter {
             Some(early) => (early, PauseEnd::Early),
             None => (self.retry_at, PauseEnd::Retry),
         };
-        // Later than now, so that one who has no time to take the gate does not look again and again.
+        // A time that has passed is left out: a waiter with too little time left for the gate would look again and again.
         let gate_at = self.gathering.gate_at(self.start);
         let gate_at = gate_at.filter(|at| *at > Instant::now());
         let told = async {

@@ -1,4 +1,4 @@
-//! When one who waits for several things gathers them, and for how long.
+//! Decides when a waiter gathers its locks, and for how long.
 
 use std::time::Duration;
 
@@ -6,36 +6,40 @@ use tokio::time::Instant;
 
 use crate::values::claim::Claim;
 
-/// After so long, and a second refusal, it gathers: at the first, nobody has passed it yet.
+/// A waiter for several locks gathers when it has waited for so long, and was refused so often: at the first refusal, nobody has passed it
+/// yet.
 const PATIENCE: Duration = Duration::from_millis(250);
 const REFUSALS: u32 = 2;
-/// For how long it does at first, and at most. Each time it is twice as long as before.
+/// How long it gathers at first, and at most. Each window is twice as long as the one before.
 const FIRST_WINDOW: Duration = Duration::from_millis(500);
 const LONGEST_WINDOW: Duration = Duration::from_secs(60);
-/// How many windows long it leaves the others alone after one in vain.
+/// After a window in vain, the waiter rests for so many times its length.
 const RESTS: u32 = 3;
-/// After so long, one whom readers refuse takes the gate before them, and waits behind it so long at most. Then it rests for as long.
+/// A waiter whom readers refuse takes the gate when it has waited for so long.
 const PATIENCE_WITH_READERS: Duration = Duration::from_millis(50);
+/// How long it then waits for the key at most. If that was in vain, it rests for as long.
 const GATE_WINDOW: Duration = Duration::from_secs(60);
 
 /// What a waiter gathers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Gathers {
-    /// The several locks that it wants.
+    /// All its locks: there are several.
     Several,
-    /// The gate and its one lock, once readers have made it wait.
+    /// The gate and its one lock, to get past readers.
     PastReaders,
+    /// Nothing: it waits for the gate itself, or for the lock behind it.
     Nothing,
 }
 
-/// When to gather.
+/// What a waiter knows of its gatherings.
 #[derive(Debug)]
 pub(super) struct Gathering {
-    /// How often what it wants was not free since it last gathered.
+    /// How often the waiter was refused since it last gathered.
     refusals: u32,
+    /// How long it gathers the next time.
     window: Duration,
     rests_until: Instant,
-    /// Whether those who share what it wants have refused it last.
+    /// Whether the last refusal was because of readers.
     pub(super) by_readers: bool,
     gathers: Gathers,
 }
@@ -54,7 +58,7 @@ impl Gathering {
         }
     }
 
-    /// As this, for one of the locks that are gathered: it has the gate, or waits for that itself.
+    /// Makes the same for the waiter for one part. One of several locks may have readers of its own.
     pub(super) fn of_part(&self, claims: &[Claim], now: Instant) -> Self {
         let of_part = Self::new(claims, now);
         match self.gathers {
@@ -66,12 +70,12 @@ impl Gathering {
         }
     }
 
-    /// Notes that something it wants is held, or asked for by another.
+    /// Notes that a lock that the waiter wants is held, or asked for by another.
     pub(super) fn was_refused(&mut self) {
         self.refusals = self.refusals.saturating_add(1);
     }
 
-    /// For how long to gather now, if it is time to, after having waited for so long.
+    /// How long to gather now. `None` if it is not time to, after having waited for `waited`.
     pub(super) fn window(&self, waited: Duration) -> Option<Duration> {
         let (is_time, window) = match self.gathers {
             Gathers::Several => {
@@ -87,13 +91,13 @@ impl Gathering {
         (is_time && self.rests_until <= Instant::now()).then_some(window)
     }
 
-    /// When it is to take the gate, if readers have refused it, and it came at that time.
+    /// When a waiter that came at `start` is to take the gate, if readers have refused it.
     pub(super) fn gate_at(&self, start: Instant) -> Option<Instant> {
         let may = self.gathers == Gathers::PastReaders && self.by_readers;
         may.then(|| self.rests_until.max(start + PATIENCE_WITH_READERS))
     }
 
-    /// Notes that it had all that it wanted for a time, or less, and not what it waits for.
+    /// Notes that a window of this length is over in which the waiter did not get all of its locks.
     pub(super) fn was_in_vain(&mut self, window: Duration) {
         if self.gathers == Gathers::PastReaders {
             self.rests_until = Instant::now() + window;
