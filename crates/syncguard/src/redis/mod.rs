@@ -55,8 +55,8 @@
 //! primary, all connections to the former one end, and locks that extend themselves are extended at once at the new one; so
 //! they are when a node of a cluster has taken over the hash slots of another.
 //!
-//! Of a key that is shared, the lock is that of all who share it. Each of them has a lock of its own as well, named after the key, and in
-//! a sorted set beside the key stands when each of them ends, so that the last one to leave is known.
+//! The lock on a shared key is the group of its readers. Each reader has a lock of its own as well, named after the key. A sorted set beside
+//! the key has the end of each reader, so that the last one to leave is known.
 //!
 //! An ACL user needs access to the keys that start with the prefix, and the commands
 //! `+eval +evalsha +get +set +del +time +ping`; for shared locks also `+zadd +zrem +zrevrange +zremrangebyscore +pexpire`; to hear and tell of releases also access to the channels

@@ -123,7 +123,7 @@ impl Names {
         Ok(Some(Sha256::digest(name.as_bytes())[0]))
     }
 
-    /// The shard of what is claimed.
+    /// The shard of the lock that this claim asks for.
     pub(super) fn claimed_shard(&self, claim: &Claim) -> Result<Option<u8>, Error> {
         self.shard(&one_of(claim))
     }
@@ -196,8 +196,8 @@ impl Names {
         })
     }
 
-    /// Three names that stand beside the lock that is shared, without the client's prefix: the reader's own lock, the ends of all
-    /// readers, and the gate at which somebody waits until they have left.
+    /// Three names that a shared lock needs beside that of its key, without the client's prefix: the reader's own lock, the sorted set with the
+    /// end of each reader, and the gate, which whoever waits until all have left takes.
     pub(super) fn beside_shared(&self, claim: &Claim) -> Result<[String; 3], Error> {
         let readers = readers_key(&self.lock_key(&claim.key)?);
         let reader = self.lock_key(&claim.key.reader(&claim.lock_id))?;
@@ -211,7 +211,7 @@ impl Names {
         Ok([reader, readers, gate])
     }
 
-    /// The lock id of all who share the key. In shards, it names the shard, too.
+    /// The lock id of the group of the key. In shards, its first byte names the shard, as in every lock id.
     pub(super) fn group_id(&self, claim: &Claim) -> LockId {
         let group = LockId::group(claim.key.as_str());
         match self.is_sharded() {
@@ -303,7 +303,7 @@ fn one_of(claim: &Claim) -> Cow<'_, Key> {
     }
 }
 
-/// The name of a lock. The name of a slot lacks its number and the separator before that; that of a reader is the name of its key.
+/// The name of a lock without what tells a slot or a reader of the key from the others.
 fn unnumbered(space: &KeySpace<'_>, key: &Key) -> Result<String, Error> {
     if key.slot_number().is_some() {
         return space.slots_key(key);
@@ -315,14 +315,14 @@ fn unnumbered(space: &KeySpace<'_>, key: &Key) -> Result<String, Error> {
     Ok(name)
 }
 
-/// What scripts touch beside the lock of that name, if it is a reader's: the lock on its key, which is the group's, and the ends of all
-/// readers.
+/// The names that scripts touch beside the lock of a reader: that of the group, which is the lock on the key, and that of the sorted set with
+/// the end of each reader. `None` for any other lock.
 pub(super) fn group_keys(lock_key: &str) -> Option<[String; 2]> {
     let (group, _) = split_reader(lock_key)?;
     Some([group.to_owned(), readers_key(group)])
 }
 
-/// The name under which it is kept when those end who share the lock of that name.
+/// The name of the sorted set that has the end of each reader of this lock.
 fn readers_key(lock_key: &str) -> String {
     format!("{lock_key}\u{37e}readers")
 }

@@ -21,7 +21,7 @@ use crate::values::time::TIME_TOLERANCE_MS;
 pub struct Script {
     source: Cow<'static, str>,
     sha: OnceLock<String>,
-    /// Whether a reply is one that it can give, whatever is stored.
+    /// Whether the script can give a reply, whatever is stored.
     fits: fn(&Reply) -> bool,
 }
 
@@ -100,19 +100,19 @@ pub struct Plan(Box<Call>);
 
 struct Call {
     script: PlannedScript,
-    /// Of its keys and arguments, so many are the caller's own, and come first: where the script is, too.
+    /// How many of its keys and arguments are the caller's own. They come first, and only a script of the caller's has any.
     callers_counts: Option<[usize; 2]>,
     /// All keys and then all arguments, one after the other: a call is planned for every operation, and one
     /// text costs less than a dozen.
     text: String,
-    /// Where in `text` each of them ends.
+    /// Where in `text` each key and each argument ends.
     ends: Vec<usize>,
     keys: usize,
     /// What to wait for once the script has granted or extended a lock.
     replication: Option<Replication>,
     /// What replies carry that belong to this call, if they carry anything.
     tag: Option<Tag>,
-    /// When its answer comes too late, if that is known.
+    /// When the answer to the call comes too late, if that is known.
     needed_by: Option<Instant>,
     sending: Sending,
 }
@@ -165,13 +165,13 @@ impl Plan {
         self.0.tag.as_ref()
     }
 
-    /// Notes when its answer comes too late, if that is known.
+    /// Sets when the answer to the call comes too late, if that is known.
     pub(super) fn answered_by(mut self, needed_by: Option<Instant>) -> Self {
         self.0.needed_by = needed_by;
         self
     }
 
-    /// Notes there when it is sent.
+    /// Notes in `sending` when the call is sent.
     pub(super) fn noted_in(mut self, sending: &Sending) -> Self {
         self.0.sending = sending.clone();
         self
@@ -206,7 +206,7 @@ impl Plan {
         }
     }
 
-    /// Adds what scripts touch beside that lock, if it is a reader's.
+    /// Adds the names that scripts touch beside the lock of a reader. Adds nothing for any other lock.
     pub(super) fn group_of(mut self, names: &Names, lock_key: Option<&str>) -> Self {
         for name in lock_key.and_then(group_keys).into_iter().flatten() {
             self = self.key(names, &name);

@@ -17,11 +17,11 @@ use crate::values::time::TIME_TOLERANCE_MS;
 
 script!(SCRIPT, "acquire.lua", fits);
 
-// The same, if the period is still to be done. It is the last argument.
+// The same, if the period is still to be done. The period is the last argument.
 script!(ONCE_SCRIPT, "acquire_once.lua", |reply| fits(reply)
     || done_text(reply).is_some());
 
-/// What to send. A period that is to be done is added behind all that.
+/// What to send. If the request names a period, it is added behind the last argument.
 ///
 /// # Errors
 /// `InvalidArgument` when the prefix leaves no room for the key, and in a cluster for a lock id that does not fit.
@@ -163,7 +163,7 @@ pub(super) fn labels(stored: Option<&Reply>) -> Option<Labels> {
     }
 }
 
-/// Whether it is the lock of all who share the key.
+/// Whether the lock in a reply is the group of the key.
 pub(super) fn is_groups(lock: Option<&Reply>, key: &Key) -> bool {
     matches!(lock, Some(Reply::Bulk(json)) if record::is_groups(json, key))
 }

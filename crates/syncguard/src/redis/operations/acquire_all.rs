@@ -18,7 +18,7 @@ use crate::values::time::TIME_TOLERANCE_MS;
 
 script!(SCRIPT, "acquire_all.lua", fits);
 
-/// What to send for those of a request's claims that are in one place.
+/// What to send for those claims of a request whose locks are in one place.
 pub(super) fn plan(
     names: &Names,
     request: &AcquireRequest,
@@ -98,7 +98,7 @@ pub(super) enum StepOutcome {
         /// Whether the lock ids held them before: they have been granted once.
         is_repeated: bool,
     },
-    /// Which of the claims stands in the way, for how long, with which labels, and whether it is shared.
+    /// The number of the claim whose lock is held, for how long it still is, its labels, and whether it is a group.
     Locked(usize, Duration, Labels, bool),
 }
 
@@ -180,7 +180,7 @@ fn granted(claims: &[&Claim], items: &[Reply]) -> Option<StepOutcome> {
     })
 }
 
-/// The slot that was granted. The outer `None`: it is none that was asked for.
+/// The slot that was granted, if the claim asks for slots. The outer `None` says that this cannot be granted for the claim.
 fn slot_of(kind: ClaimKind, number: i64) -> Option<Option<u16>> {
     let number = u16::try_from(number).ok()?;
     let slot = (number > 0).then_some(number);

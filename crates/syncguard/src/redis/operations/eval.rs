@@ -92,7 +92,7 @@ impl Runner {
         if eval.locks.is_empty() {
             return Err(Error::invalid("eval needs a lock that must be held"));
         }
-        // Anybody can compute the lock id of those who share a key.
+        // Anybody can compute the lock id of a group, so it proves nothing.
         let is_group = |(key, lock_id): &(Key, LockId)| lock_id.is_group_of(key.as_str());
         if let Some(lock) = eval.locks.iter().position(is_group) {
             let absence = Absence::NotFound;

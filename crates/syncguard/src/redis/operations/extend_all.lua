@@ -1,5 +1,5 @@
 -- Makes locks end ttlMs from now, all or none.
--- KEYS  for each lock: index, (lock, where all are known); behind them, for each of a known reader: group, readers
+-- KEYS  for each lock: index, (lock, where all are known); then for each lock of a reader, where it is known: group, readers
 -- ARGV  toleranceMs, ttlMs, lifetimeMs, how many locks, for each: lockId, (index key without the client's own prefix)
 -- reply {1, expiresAtMs, lockId}, or {0, which, reply of extend.lua to it, lockId}, counted from 0
 --       lockId: that of the first lock

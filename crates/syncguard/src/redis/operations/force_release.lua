@@ -1,5 +1,5 @@
 -- Frees the key whoever holds it.
--- KEYS  lock, (index, where it must be declared; of a reader, group, readers)
+-- KEYS  lock, (index, where it must be declared); then for the lock of a reader, where they must be declared: group, readers
 -- ARGV  keyPrefix, toleranceMs, (lock key without the client's own prefix)
 -- reply 1 when somebody held it, else 0; -4 nothing was done, because the index that was given is not the lock's
 -- @include cluster

@@ -1,5 +1,5 @@
 -- Whether somebody holds the key.
--- KEYS  lock, (to remove it, where it must be declared: index; of a reader, group, readers)
+-- KEYS  lock, (to remove it, where they must be declared: index; then for the lock of a reader: group, readers)
 -- ARGV  keyPrefix, toleranceMs, "true" | "false": remove what expired long ago,
 --       (lock key without the client's own prefix)
 -- reply 1 or 0; -4 nothing was done, because the index that was given is not the lock's

@@ -20,7 +20,7 @@ script!(SCRIPT, "is_locked.lua", |reply| {
 pub fn plan(names: &Names, key: &Key, cleanup: bool, holder: Option<&str>) -> Result<Plan, Error> {
     let lock_key = names.lock_key(key)?;
     let index_key = names.index_key_beside(&lock_key, holder)?;
-    // What comes after the lock would be taken for its index.
+    // The script takes the next key for the index, so the names of a group can only follow an index.
     let declares_group = !cleanup || index_key.is_some();
     Ok(Plan::new(&SCRIPT)
         .key(names, &lock_key)

@@ -11,7 +11,7 @@ if found.err then
 end
 local reply = { found[1], now }
 for _, name in ipairs(found[2]) do
-  -- Index entries and fence counters have such names, too, and others' keys may be of any type.
+  -- Index entries and fence counters match the pattern, too, and other programs' keys may be of any type.
   local stored = redis.pcall('GET', name)
   if type(stored) == 'table' and stored.err and string.find(stored.err, 'undeclared key', 1, true) then
     return stored

@@ -69,7 +69,7 @@ impl Runner {
     }
 }
 
-/// Which locks there are is what the script finds out, so that their names cannot be declared.
+/// The script finds out which locks there are, so their names cannot be declared.
 fn cannot_be_listed() -> Error {
     Error::invalid(
         "locks cannot be listed: the server lets scripts touch only the keys that a call declares (start Dragonfly with \
@@ -100,7 +100,7 @@ fn read(reply: &Reply, names: &Names, page: &mut LockPage) -> Result<u64, Error>
         if let Ok(Some(lock)) = record::outcome(&pair)
             && let Ok(expected) = names.stored_lock_key(&lock.key)
             && *name == Reply::Bulk(expected.into_bytes())
-            // Each of those who share a key is listed.
+            // Readers are listed, and their group is not.
             && !lock.is_group()
         {
             page.locks.push(lock);

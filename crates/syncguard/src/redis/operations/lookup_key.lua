@@ -1,5 +1,5 @@
 -- The live lock on a key.
--- KEYS  lock; of a reader, group, readers
+-- KEYS  lock; then for the lock of a reader: group, readers
 -- ARGV  toleranceMs
 -- reply {the stored JSON, the server's time in ms}, or nil
 local tolerance = ARGV[1]

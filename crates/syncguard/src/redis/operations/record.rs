@@ -20,7 +20,7 @@ pub(super) fn tail(key: &str, labels: &Labels) -> String {
     json
 }
 
-/// Its first part, which ends with the text of the key.
+/// The first part of the tail, which ends with the text of the key.
 pub(super) fn tail_start(key: &str) -> String {
     // A text is always JSON.
     let text = serde_json::to_string(key).unwrap_or_default();
@@ -30,7 +30,7 @@ pub(super) fn tail_start(key: &str) -> String {
     json
 }
 
-/// What follows the text of the key.
+/// The last part of the tail, which follows the text of the key.
 pub(super) fn tail_end(labels: &Labels) -> String {
     let mut json = String::new();
     end(&mut json, labels);
@@ -87,7 +87,7 @@ pub(super) fn labels(json: &[u8]) -> Labels {
     Labels::read(|name| object.get(name)?.as_str())
 }
 
-/// Whether it is the lock of all who share the key, as grant.lua writes it.
+/// Whether this is the group of the key, in the form in which grant.lua writes it.
 pub(super) fn is_groups(json: &[u8], key: &Key) -> bool {
     let lock_id = json.strip_prefix(b"{\"lockId\":\"");
     let lock_id = lock_id.and_then(|rest| str::from_utf8(rest.get(..LockId::LENGTH)?).ok());

@@ -1,5 +1,5 @@
 -- Frees locks, each for itself.
--- KEYS  for each lock: index, (lock, where all are known); behind them, for each of a known reader: group, readers
+-- KEYS  for each lock: index, (lock, where all are known); then for each lock of a reader, where it is known: group, readers
 -- ARGV  toleranceMs, how many locks, for each: lockId, (index key without the client's own prefix)
 -- reply for each lock that of release.lua
 -- @include cluster

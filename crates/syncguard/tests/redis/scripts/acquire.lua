@@ -55,10 +55,10 @@ if counter < 0 or counter >= 900000000000000 then
 end
 -- The time, so that fences go on rising where the counter was lost; up to a bound, so that no clock uses them up.
 local fence = math.max(counter + 1, math.min(now, 90000000000000))
--- Sets the counter to `fence`, which no other lock gets. KEYS and ARGV are those of acquire.lua.
+-- Sets the fence counter to `fence`, so that no other lock gets this number. KEYS and ARGV are those of acquire.lua.
 local counted = string.format('%.0f', fence)
 if ARGV[8] then
-  -- Counted from the time that it shows: until then, the clock may not have come so far.
+  -- The time to live is counted from the moment that the fence names, because the clock may be behind it.
   call('SET', KEYS[3], counted, 'PX', string.format('%.0f', math.max(fence - now, 0) + ARGV[8]))
 else
   call('SET', KEYS[3], counted)

@@ -1,13 +1,14 @@
 -- Takes all the locks that are asked for, or none.
--- KEYS  for each lock: lock, index, fence; of a slot, lock and fence without its number. Behind them, for each that is shared: the
---       reader's lock, the readers, the gate; then, where they must be declared, lock and fence of all slots with their numbers.
+-- KEYS  for each lock: lock, index, fence (for slots, lock and fence lack the number at their end)
+--       then for each shared lock: the reader's lock, the sorted set of readers, the gate
+--       then, where they must be declared: lock and fence of each slot, with its number
 -- ARGV  ttlMs, toleranceMs, lifetimeMs, fenceTtlMs or nothing, end,
---       for each lock: lockId, tail, how many slots or 0, the slot to begin with; or -1, the group's lock id, if it is shared
---       Those that ask for slots of one key stand side by side. Behind a tail come the slot's number, or what tells the reader,
---       and `end`.
--- reply {1, how many, for each lock: slot or 0, fence, expiresAtMs, lockId}, also when the lock ids hold all of them already: so
---       many; {0, which, waitMs, lock, lockId} when that one, counted from 0, is held for that much longer (of slots: until the
---       first of them ends), with what is stored of it or nothing; -3 when a fence counter is at its limit or negative
+--       for each lock: lockId, tail, and one of: 0, 0 (exclusive); how many slots, the slot to begin with; -1, the group's lock id (shared)
+--       Locks on slots of one key stand side by side. To a tail are added the slot's number, or the reader's lock id, and then `end`.
+-- reply {1, held, for each lock: slot or 0, fence, expiresAtMs, then lockId} when all are granted; held: how many the lock ids held before
+--       {0, which, waitMs, lock, lockId} when one is held; which: its number, from 0; waitMs: for how much longer (for slots, until
+--       the first of them ends); lock: what is stored of it, or nothing
+--       -3 when a fence counter is at its limit or negative
 --       lockId: that of the first lock
 local ttl, tolerance, lifetime, tail_end = ARGV[1], ARGV[2], ARGV[3], ARGV[5]
 local fence_ttl = ARGV[4] ~= '' and ARGV[4] or nil
@@ -19,7 +20,7 @@ local now = time[1] * 1000 + (time[2] - time[2] % 1000) / 1000
 -- `held_after`: a lock that ends later is held. For `tolerance` ms past its end, it counts as held still.
 local held_after = now - tolerance
 
--- When the lock ends that is stored, or an error reply.
+-- When the lock in `stored` ends, or an error reply.
 local function ends(stored)
   -- `id` and `expires` of the lock in `stored`, if there is one. In a lock that is written as grant.lua does, the digits of
   -- `expires` begin at `first` and end before `after`.
@@ -40,7 +41,7 @@ local function ends(stored)
   return expires
 end
 
--- For one lock, with what acquire.lua takes: what takes it, if it is free, else the reply.
+-- Looks at one lock, with KEYS and ARGV as acquire.lua takes them. Gives a function that takes the lock if it is free, else the reply.
 local function one(KEYS, ARGV)
   -- `lock_key` and `stored`: the name of the lock, which is KEYS[1], and the value, if there is one.
   local lock_key = KEYS[1]
@@ -85,10 +86,10 @@ local function one(KEYS, ARGV)
   -- The time, so that fences go on rising where the counter was lost; up to a bound, so that no clock uses them up.
   local fence = math.max(counter + 1, math.min(now, 90000000000000))
   return function()
-    -- Sets the counter to `fence`, which no other lock gets. KEYS and ARGV are those of acquire.lua.
+    -- Sets the fence counter to `fence`, so that no other lock gets this number. KEYS and ARGV are those of acquire.lua.
     local counted = string.format('%.0f', fence)
     if ARGV[8] then
-      -- Counted from the time that it shows: until then, the clock may not have come so far.
+      -- The time to live is counted from the moment that the fence names, because the clock may be behind it.
       call('SET', KEYS[3], counted, 'PX', string.format('%.0f', math.max(fence - now, 0) + ARGV[8]))
     else
       call('SET', KEYS[3], counted)
@@ -109,13 +110,13 @@ local function one(KEYS, ARGV)
   end
 end
 
--- Whether it is the reply that nothing can be taken.
+-- Whether this is a reply by which nothing can be taken.
 local function is_refusal(outcome)
   return type(outcome) == 'number' or type(outcome) == 'table' and outcome[1] ~= 1
 end
 
--- The same for a shared lock: it joins the group on the key, or makes it. Of that, KEYS has no index entry: anybody can compute its
--- lock id. `own` are the names of the reader's lock and index entry, `gate` that of the gate.
+-- The same for a shared lock: the reader joins the group on the key, or makes it. KEYS has no index entry for the group, because anybody can
+-- compute its lock id. `own` has the names of the reader's lock and its index entry, `gate` that of the gate.
 local function shared(KEYS, ARGV, own, gate, lock_id, tail)
   local key, group, outcome = KEYS[1], nil, nil
   local value, stored = call('GET', key) or '', call('GET', own[1])
@@ -135,7 +136,7 @@ local function shared(KEYS, ARGV, own, gate, lock_id, tail)
     end
     expires = tonumber(expires)
   end
-  -- `group`: the lock in `value`, on `key`, if it is live and a group's, whose end can be set; else false.
+  -- `group`: the lock in `value` on `key`, if it is live and has the form of a group, in which its end can be set; else false.
   do
     local id, from, ends, to = string.match(value, '^{"lockId":"([%w_-]+)","expiresAtMs":()(%d+)(),"')
     ends = tonumber(ends)
@@ -143,7 +144,7 @@ local function shared(KEYS, ARGV, own, gate, lock_id, tail)
       key = key,
       id = id,
       fence = string.match(value, '"fence":"(%d+)"'),
-      -- When each of its readers ends, by their lock ids.
+      -- The sorted set of its readers: their lock ids, with the end of each.
       readers = key .. '\205\190readers',
       ends = ends,
       set = function(at)
@@ -158,13 +159,13 @@ local function shared(KEYS, ARGV, own, gate, lock_id, tail)
     if is_refusal(outcome) then
       return outcome
     elseif type(outcome) == 'table' then
-      -- A group in another form than grant.lua's is nobody's to join.
+      -- This is a group in another form than that of grant.lua: nobody can join it.
       return { 0, outcome[3] - held_after, value, lock_id }
     end
   elseif id == lock_id and expires > held_after and group.fence == string.match(stored, '"fence":"(%d+)"') then
     return { 1, tonumber(group.fence), expires, lock_id }
   end
-  -- Who waits for all readers to leave stands there.
+  -- Whoever waits until all readers have left has the gate.
   local waiter = call('GET', gate)
   local waits = waiter and ends(waiter)
   if type(waits) == 'table' then
@@ -175,13 +176,13 @@ local function shared(KEYS, ARGV, own, gate, lock_id, tail)
   return function()
     if not group then
       local readers = key .. '\205\190readers'
-      -- First, so that nothing is written where this is refused.
+      -- This comes first, so that nothing is written if the server refuses the command.
       call('ZADD', readers, 0, lock_id)
       outcome()
-      -- Of a group that somebody freed by force, readers may be left.
+      -- Readers of an earlier group may be left, if somebody freed that by force.
       call('DEL', readers)
       value = call('GET', key)
-      -- `group`: the lock in `value`, on `key`, if it is live and a group's, whose end can be set; else false.
+      -- `group`: the lock in `value` on `key`, if it is live and has the form of a group, in which its end can be set; else false.
       do
         local id, from, ends, to = string.match(value, '^{"lockId":"([%w_-]+)","expiresAtMs":()(%d+)(),"')
         ends = tonumber(ends)
@@ -189,7 +190,7 @@ local function shared(KEYS, ARGV, own, gate, lock_id, tail)
           key = key,
           id = id,
           fence = string.match(value, '"fence":"(%d+)"'),
-          -- When each of its readers ends, by their lock ids.
+          -- The sorted set of its readers: their lock ids, with the end of each.
           readers = key .. '\205\190readers',
           ends = ends,
           set = function(at)
@@ -201,7 +202,7 @@ local function shared(KEYS, ARGV, own, gate, lock_id, tail)
     end
     local KEYS, ARGV = own, { lock_id, ttl, nil, nil, nil, tail, lifetime }
     local fence, ends = tonumber(group.fence), now + ttl
-    -- Notes when a reader ends, whose lock id is ARGV[1], and lets its group end no earlier.
+    -- Notes that the reader with the lock id ARGV[1] ends at `ends`, and makes its group end no earlier.
     if group then
       call('ZADD', group.readers, string.format('%.0f', ends), ARGV[1])
       if ends > group.ends then
@@ -225,7 +226,7 @@ local function shared(KEYS, ARGV, own, gate, lock_id, tail)
   end
 end
 
--- Up to so many slots that are free. If there are not so many, also how long it takes until another one is, and what is stored there.
+-- Up to `wanted` free slots. If there are fewer, also how long it takes until the next one ends, and what is stored there.
 local function free_slots(lock, slots, start, wanted)
   local free, used, values, soonest, first = {}, {}, {}, nil, nil
   for step = 1, slots do
@@ -239,7 +240,7 @@ local function free_slots(lock, slots, start, wanted)
     end
     used[step], values[step] = slot, stored
   end
-  -- A lock that has ended may be stored still.
+  -- Locks that have ended may still be stored.
   for step, stored in ipairs(values) do
     local expires = stored and ends(stored)
     if type(expires) == 'table' then
@@ -258,7 +259,7 @@ local function free_slots(lock, slots, start, wanted)
   return free, soonest, first
 end
 
--- The slot that lockId holds, from a call that a client repeats because its answer was lost.
+-- The slot that `lock_id` holds already, from a call that a client repeats because its answer was lost.
 local function own_slot(lock, index, lock_id)
   local name = call('GET', index)
   local slot = name and string.sub(name, 1, #lock) == lock and string.match(name, '^%d+$', #lock + 1)
@@ -266,7 +267,7 @@ local function own_slot(lock, index, lock_id)
   return stored and string.find(stored, lock_id, 1, true) and tonumber(slot)
 end
 
--- First all are looked at. What is to be done with those that are free is kept where their fences come in the reply.
+-- First all locks are looked at. The function that takes a free one is kept in the reply, where its fence comes later.
 local count = (#ARGV - 5) / 4
 local reply, held = { 1, 0 }, nil
 local beside = 3 * count
@@ -316,12 +317,12 @@ for place = 0, count - 1 do
   end
   reply[3 * place + 3], reply[3 * place + 4] = slot or 0, outcome
 end
--- Some of the locks may be there from an earlier call of this acquisition. They stand in the way if the others are gone.
+-- Some of the locks may be held from an earlier call of this acquisition. They stand in the way if the others are gone.
 if held and reply[2] < count then
   return held
 end
 
--- Those that are shared come first: they take commands that may be refused, and then nothing is written.
+-- Shared locks are taken first: the server may refuse their commands, and then nothing is written.
 for _, comes_first in ipairs({ true, false }) do
   for place = 0, count - 1 do
     local outcome, is_shared = reply[3 * place + 4], ARGV[4 * place + 8] == '-1'

@@ -1,5 +1,5 @@
 -- Makes locks end ttlMs from now, all or none.
--- KEYS  for each lock: index, (lock, where all are known); behind them, for each of a known reader: group, readers
+-- KEYS  for each lock: index, (lock, where all are known); then for each lock of a reader, where it is known: group, readers
 -- ARGV  toleranceMs, ttlMs, lifetimeMs, how many locks, for each: lockId, (index key without the client's own prefix)
 -- reply {1, expiresAtMs, lockId}, or {0, which, reply of extend.lua to it, lockId}, counted from 0
 --       lockId: that of the first lock
@@ -52,13 +52,13 @@ local function one(KEYS, ARGV)
     end
     expires = tonumber(expires)
   end
-  -- `group`: nil, unless `lock_key` is the lock of a reader, which its name tells. A reader is in the group whose fence it has: the lock on
-  -- its key, which ends with the last of its readers. False if that is not there any more.
+  -- `group`: the group of a reader, if `lock_key` is the lock of one, as its name tells; else nil. That is the lock on the reader's key, as
+  -- long as it has the reader's fence. False if the group is gone.
   local group
   if lock_key and string.sub(lock_key, -25, -23) == '\205\190r' then
     local key = string.sub(lock_key, 1, -26)
     local value = stored and call('GET', key) or ''
-    -- `group`: the lock in `value`, on `key`, if it is live and a group's, whose end can be set; else false.
+    -- `group`: the lock in `value` on `key`, if it is live and has the form of a group, in which its end can be set; else false.
     do
       local id, from, ends, to = string.match(value, '^{"lockId":"([%w_-]+)","expiresAtMs":()(%d+)(),"')
       ends = tonumber(ends)
@@ -66,7 +66,7 @@ local function one(KEYS, ARGV)
         key = key,
         id = id,
         fence = string.match(value, '"fence":"(%d+)"'),
-        -- When each of its readers ends, by their lock ids.
+        -- The sorted set of its readers: their lock ids, with the end of each.
         readers = key .. '\205\190readers',
         ends = ends,
         set = function(at)
@@ -126,7 +126,7 @@ local function one(KEYS, ARGV)
       call('SET', lock_key, stored, 'PX', ARGV[4])
     end
     call('SET', KEYS[1], lock_key, 'PX', ARGV[4])
-    -- Notes when a reader ends, whose lock id is ARGV[1], and lets its group end no earlier.
+    -- Notes that the reader with the lock id ARGV[1] ends at `ends`, and makes its group end no earlier.
     if group then
       call('ZADD', group.readers, string.format('%.0f', ends), ARGV[1])
       if ends > group.ends then

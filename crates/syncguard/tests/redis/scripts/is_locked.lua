@@ -1,5 +1,5 @@
 -- Whether somebody holds the key.
--- KEYS  lock, (to remove it, where it must be declared: index; of a reader, group, readers)
+-- KEYS  lock, (to remove it, where they must be declared: index; then for the lock of a reader: group, readers)
 -- ARGV  keyPrefix, toleranceMs, "true" | "false": remove what expired long ago,
 --       (lock key without the client's own prefix)
 -- reply 1 or 0; -4 nothing was done, because the index that was given is not the lock's
@@ -31,13 +31,13 @@ if stored then
   end
   expires = tonumber(expires)
 end
--- `group`: nil, unless `lock_key` is the lock of a reader, which its name tells. A reader is in the group whose fence it has: the lock on
--- its key, which ends with the last of its readers. False if that is not there any more.
+-- `group`: the group of a reader, if `lock_key` is the lock of one, as its name tells; else nil. That is the lock on the reader's key, as
+-- long as it has the reader's fence. False if the group is gone.
 local group
 if lock_key and string.sub(lock_key, -25, -23) == '\205\190r' then
   local key = string.sub(lock_key, 1, -26)
   local value = stored and call('GET', key) or ''
-  -- `group`: the lock in `value`, on `key`, if it is live and a group's, whose end can be set; else false.
+  -- `group`: the lock in `value` on `key`, if it is live and has the form of a group, in which its end can be set; else false.
   do
     local id, from, ends, to = string.match(value, '^{"lockId":"([%w_-]+)","expiresAtMs":()(%d+)(),"')
     ends = tonumber(ends)
@@ -45,7 +45,7 @@ if lock_key and string.sub(lock_key, -25, -23) == '\205\190r' then
       key = key,
       id = id,
       fence = string.match(value, '"fence":"(%d+)"'),
-      -- When each of its readers ends, by their lock ids.
+      -- The sorted set of its readers: their lock ids, with the end of each.
       readers = key .. '\205\190readers',
       ends = ends,
       set = function(at)
@@ -89,10 +89,10 @@ else
   call('DEL', lock_key)
 end
 local reply = expires > held_after and group ~= false and 1 or 0
--- After a reader's lock, its place in the group: if it was the last one, the group goes, and who waits for the key is woken. Else the
--- group ends with the last of the others. Nobody waits for the lock of a reader.
+-- Takes a reader whose lock was freed out of its group. If it was the last one, the group is freed, too, and what follows wakes whoever waits
+-- for the key. Else the group ends with the last of the others, and this replies, because nobody waits for the lock of a reader.
 if group ~= nil then
-  -- Where the reader is missing, others may be.
+  -- If the reader is missing in the set, others may be missing, too, so the group stays until it ends.
   if not group or call('ZREM', group.readers, id) == 0 then
     return reply
   end

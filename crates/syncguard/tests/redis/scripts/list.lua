@@ -15,7 +15,7 @@ if found.err then
 end
 local reply = { found[1], now }
 for _, name in ipairs(found[2]) do
-  -- Index entries and fence counters have such names, too, and others' keys may be of any type.
+  -- Index entries and fence counters match the pattern, too, and other programs' keys may be of any type.
   local stored = redis.pcall('GET', name)
   if type(stored) == 'table' and stored.err and string.find(stored.err, 'undeclared key', 1, true) then
     return stored
@@ -25,13 +25,13 @@ for _, name in ipairs(found[2]) do
     if ok and type(lock) == 'table' and type(lock.lockId) == 'string'
       and type(lock.expiresAtMs) == 'number' and lock.expiresAtMs > held_after then
       local lock_key = name
-      -- `group`: nil, unless `lock_key` is the lock of a reader, which its name tells. A reader is in the group whose fence it has: the lock on
-      -- its key, which ends with the last of its readers. False if that is not there any more.
+      -- `group`: the group of a reader, if `lock_key` is the lock of one, as its name tells; else nil. That is the lock on the reader's key, as
+      -- long as it has the reader's fence. False if the group is gone.
       local group
       if lock_key and string.sub(lock_key, -25, -23) == '\205\190r' then
         local key = string.sub(lock_key, 1, -26)
         local value = stored and call('GET', key) or ''
-        -- `group`: the lock in `value`, on `key`, if it is live and a group's, whose end can be set; else false.
+        -- `group`: the lock in `value` on `key`, if it is live and has the form of a group, in which its end can be set; else false.
         do
           local id, from, ends, to = string.match(value, '^{"lockId":"([%w_-]+)","expiresAtMs":()(%d+)(),"')
           ends = tonumber(ends)
@@ -39,7 +39,7 @@ for _, name in ipairs(found[2]) do
             key = key,
             id = id,
             fence = string.match(value, '"fence":"(%d+)"'),
-            -- When each of its readers ends, by their lock ids.
+            -- The sorted set of its readers: their lock ids, with the end of each.
             readers = key .. '\205\190readers',
             ends = ends,
             set = function(at)

@@ -1,5 +1,5 @@
 -- The live lock on a key.
--- KEYS  lock; of a reader, group, readers
+-- KEYS  lock; then for the lock of a reader: group, readers
 -- ARGV  toleranceMs
 -- reply {the stored JSON, the server's time in ms}, or nil
 local tolerance = ARGV[1]
@@ -28,13 +28,13 @@ if stored then
   end
   expires = tonumber(expires)
 end
--- `group`: nil, unless `lock_key` is the lock of a reader, which its name tells. A reader is in the group whose fence it has: the lock on
--- its key, which ends with the last of its readers. False if that is not there any more.
+-- `group`: the group of a reader, if `lock_key` is the lock of one, as its name tells; else nil. That is the lock on the reader's key, as
+-- long as it has the reader's fence. False if the group is gone.
 local group
 if lock_key and string.sub(lock_key, -25, -23) == '\205\190r' then
   local key = string.sub(lock_key, 1, -26)
   local value = stored and call('GET', key) or ''
-  -- `group`: the lock in `value`, on `key`, if it is live and a group's, whose end can be set; else false.
+  -- `group`: the lock in `value` on `key`, if it is live and has the form of a group, in which its end can be set; else false.
   do
     local id, from, ends, to = string.match(value, '^{"lockId":"([%w_-]+)","expiresAtMs":()(%d+)(),"')
     ends = tonumber(ends)
@@ -42,7 +42,7 @@ if lock_key and string.sub(lock_key, -25, -23) == '\205\190r' then
       key = key,
       id = id,
       fence = string.match(value, '"fence":"(%d+)"'),
-      -- When each of its readers ends, by their lock ids.
+      -- The sorted set of its readers: their lock ids, with the end of each.
       readers = key .. '\205\190readers',
       ends = ends,
       set = function(at)

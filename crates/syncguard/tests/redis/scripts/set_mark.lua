@@ -6,7 +6,7 @@
 local call = redis.call
 local time = call('TIME')
 local now = time[1] * 1000 + (time[2] - time[2] % 1000) / 1000
--- What is stored of the periods of a key: the text, and the period in it; nothing if no period is done yet. An error reply instead if it is something else.
+-- The mark of a key: the stored text, and the period in it. Nothing if no period is done yet, and an error reply if it is no mark.
 local function read_mark(name)
   local stored = call('GET', name)
   if not stored then

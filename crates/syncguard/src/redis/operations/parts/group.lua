@@ -1,5 +1,5 @@
--- `group`: nil, unless `lock_key` is the lock of a reader, which its name tells. A reader is in the group whose fence it has: the lock on
--- its key, which ends with the last of its readers. False if that is not there any more.
+-- `group`: the group of a reader, if `lock_key` is the lock of one, as its name tells; else nil. That is the lock on the reader's key, as
+-- long as it has the reader's fence. False if the group is gone.
 local group
 if lock_key and string.sub(lock_key, -25, -23) == '\205\190r' then
   local key = string.sub(lock_key, 1, -26)

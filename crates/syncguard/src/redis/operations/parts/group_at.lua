@@ -1,4 +1,4 @@
--- `group`: the lock in `value`, on `key`, if it is live and a group's, whose end can be set; else false.
+-- `group`: the lock in `value` on `key`, if it is live and has the form of a group, in which its end can be set; else false.
 do
   local id, from, ends, to = string.match(value, '^{"lockId":"([%w_-]+)","expiresAtMs":()(%d+)(),"')
   ends = tonumber(ends)
@@ -6,7 +6,7 @@ do
     key = key,
     id = id,
     fence = string.match(value, '"fence":"(%d+)"'),
-    -- When each of its readers ends, by their lock ids.
+    -- The sorted set of its readers: their lock ids, with the end of each.
     readers = key .. '\205\190readers',
     ends = ends,
     set = function(at)

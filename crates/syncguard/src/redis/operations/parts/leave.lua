@@ -1,7 +1,7 @@
--- After a reader's lock, its place in the group: if it was the last one, the group goes, and who waits for the key is woken. Else the
--- group ends with the last of the others. Nobody waits for the lock of a reader.
+-- Takes a reader whose lock was freed out of its group. If it was the last one, the group is freed, too, and what follows wakes whoever waits
+-- for the key. Else the group ends with the last of the others, and this replies, because nobody waits for the lock of a reader.
 if group ~= nil then
-  -- Where the reader is missing, others may be.
+  -- If the reader is missing in the set, others may be missing, too, so the group stays until it ends.
   if not group or call('ZREM', group.readers, id) == 0 then
     return reply
   end

@@ -1,4 +1,4 @@
--- What is stored of the periods of a key: the text, and the period in it; nothing if no period is done yet. An error reply instead if it is something else.
+-- The mark of a key: the stored text, and the period in it. Nothing if no period is done yet, and an error reply if it is no mark.
 local function read_mark(name)
   local stored = call('GET', name)
   if not stored then

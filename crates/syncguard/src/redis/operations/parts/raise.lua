@@ -1,4 +1,4 @@
--- Notes when a reader ends, whose lock id is ARGV[1], and lets its group end no earlier.
+-- Notes that the reader with the lock id ARGV[1] ends at `ends`, and makes its group end no earlier.
 if group then
   call('ZADD', group.readers, string.format('%.0f', ends), ARGV[1])
   if ends > group.ends then
