@@ -48,7 +48,7 @@
 //! Each backend has one connection on a thread of its own, started by the first operation and ended by
 //! [`close`](crate::Backend::close) or by dropping the backend. Operations that queue up while one
 //! transaction is written share the next. Several locks that are asked for together are written in one savepoint of it.
-//! Which slots of a key are held is one look at the range of their names, and who shares a key one at that of its readers.
+//! The names of a key's slots are one range, and those of its readers another: which slots are held, and who shares the key, takes one look each.
 //!
 //! # How waiters hear of releases
 //!

@@ -30,7 +30,7 @@ static WRITE_LOCK: LazyLock<String> =
     LazyLock::new(|| labels::write_into(include_str!("acquire_lock.sql")));
 const WRITE_FENCE: &str = include_str!("acquire_fence.sql");
 
-/// A lock that a claim is to get, and its names.
+/// The key and the names of a lock that a claim is to get.
 struct WantedRow<'a> {
     key: Cow<'a, Key>,
     lock_key: String,
@@ -92,7 +92,7 @@ pub(in crate::sqlite) fn acquire(
                 labels: &request.labels,
             };
             write(connection, &row, grant, now_ms)?;
-            // Who joins others has their fence.
+            // A reader that joins a group has the group's fence.
             if !joins {
                 connection.prepare_cached(WRITE_FENCE)?.execute(params![
                     lock.fence_key,
@@ -137,7 +137,7 @@ fn write(
         .map(drop)
 }
 
-/// What is stored as done, if that is the period that is asked for, or a later one.
+/// The mark of the key, if the period that is asked for is done, or a later one.
 fn done(store: &Store, request: &AcquireRequest, now_ms: i64) -> Result<Option<DoneMark>, Error> {
     let (Some(due), Some(claim)) = (&request.due, request.claims.first()) else {
         return Ok(None);
@@ -146,13 +146,13 @@ fn done(store: &Store, request: &AcquireRequest, now_ms: i64) -> Result<Option<D
     let Some(mark) = mark.filter(|mark| mark.covers(due)) else {
         return Ok(None);
     };
-    // A lock that is the caller's own, from a call whose answer was lost, was granted for it.
+    // If the caller has the lock already, from a call whose answer was lost, it was granted for this period.
     let wanted = WantedRow::of(Cow::Borrowed(&claim.key))?;
     let is_own = read(store, &wanted, claim, now_ms)?.own_fence.is_some();
     Ok((!is_own).then_some(mark))
 }
 
-/// The keys of the locks that these claims of one key are to get, if they can all be had.
+/// The keys of the locks that the claims of one key are to get, or the answer if there are too few free slots.
 type Keys<'a> = Result<Batch<Cow<'a, Key>>, NoSlot>;
 
 fn keys_of<'a>(store: &Store, claims: &'a [Claim], now_ms: i64) -> Result<Keys<'a>, Error> {
@@ -215,7 +215,7 @@ fn read(
         slot: wanted.key.slot_number(),
         ..FoundLock::free(counter)
     };
-    // A key is free most of the time, and then there is nothing more to read.
+    // Most of the time the key is free, and nothing more has to be read.
     let Some(end) = expires_at_ms.filter(|at| is_held(*at, now_ms)) else {
         return Ok(found);
     };
@@ -230,7 +230,7 @@ fn read(
         .map_err(from_sqlite)?;
     let is_shared = group::is_group_id(&lock_id, &wanted.lock_key);
     let end = match is_shared {
-        // Its readers may have ended before it, or been released by a version that does not know it.
+        // Readers may have ended before their group, or been released by a version that does not know of groups.
         true => group::readers_end(connection, &wanted.lock_key, now_ms).map_err(from_sqlite)?,
         false => Some(end),
     };

@@ -10,7 +10,7 @@ use crate::values::time::is_held;
 
 const DELETE: &str = include_str!("force_release.sql");
 
-/// Frees `key` whoever holds it, or shares it; `true` if somebody did. The fence counter stays.
+/// Frees `key`, whoever holds or shares it. Gives whether somebody did. The fence counter stays.
 pub(in crate::sqlite) fn force_release(store: &Store, key: &Key) -> Result<bool, Error> {
     let lock_key = KEYS.lock_key(key)?;
     let now_ms = store.now_ms();
@@ -22,7 +22,7 @@ pub(in crate::sqlite) fn force_release(store: &Store, key: &Key) -> Result<bool,
     if let Some(was) = expires_at_ms {
         store.has_freed(&lock_key);
         let connection = store.connection();
-        // If the lock is that of those who share the key, they have lost it. If it is that of one of them, the others have not.
+        // With a group, all its readers have lost the key. With one reader, only that one has.
         let followed = group::clear(connection, &lock_key)
             .and_then(|()| group::follow(store, &lock_key, was, None, now_ms));
         followed.map_err(from_sqlite)?;

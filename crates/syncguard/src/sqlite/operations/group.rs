@@ -1,5 +1,6 @@
-//! The lock of those who share a key. It is an ordinary lock with a lock id that its name gives, and ends with the last lock
-//! of its readers, who have one each. Whatever changes a reader's end changes that of the group in the same transaction.
+//! The group of a key: the lock that all its readers have together. It is an ordinary lock, whose lock id follows from its name. Each reader has
+//! a lock of its own as well, and the group ends with the last of them: whatever changes the end of a reader's lock changes that of the
+//! group in the same transaction.
 
 use std::sync::LazyLock;
 
@@ -25,7 +26,7 @@ const END: &str = include_str!("group_end.sql");
 const CLEAR: &str = include_str!("group_clear.sql");
 const DELETE: &str = include_str!("release.sql");
 
-/// A lock that is there, as far as readers have to know it.
+/// What readers need to know of a lock that is there.
 pub(super) struct GroupRow {
     lock_id: String,
     pub(super) expires_at_ms: i64,
@@ -34,7 +35,7 @@ pub(super) struct GroupRow {
 }
 
 impl GroupRow {
-    /// Whether this is the lock of those who share `lock_key`.
+    /// Whether this is the group of `lock_key`.
     pub(super) fn is_group(&self, lock_key: &str) -> bool {
         is_group_id(&self.lock_id, lock_key)
     }
@@ -60,8 +61,8 @@ pub(super) fn held(
     Ok(row.filter(|row| is_held(row.expires_at_ms, now_ms)))
 }
 
-/// Whether the lock of that name and fence is held as far as its group goes: it is no reader, or its group is held, and not a later
-/// one.
+/// Whether the group of a lock lets it be held. A lock that is no reader's has none, and is. A reader's is, if the group on its key is held and
+/// has the same fence: another fence is that of a later group.
 pub(super) fn has(
     connection: &Connection,
     name: &str,
@@ -75,7 +76,7 @@ pub(super) fn has(
     Ok(row.is_some_and(|row| row.is_group(lock_key) && row.fence == fence))
 }
 
-/// When the last of the readers ends who are left; `None` if nobody is.
+/// When the lock of the last reader ends. `None` if no reader is left.
 pub(super) fn readers_end(
     connection: &Connection,
     lock_key: &str,
@@ -88,7 +89,7 @@ pub(super) fn readers_end(
     )
 }
 
-/// What is there for one who wants to share a key, whose own lock would have the name `reader`.
+/// What is there for a reader that wants to share the key. `reader` is the name that its own lock gets.
 pub(super) fn found(
     store: &Store,
     claim: &Claim,
@@ -130,7 +131,7 @@ pub(super) fn found(
     })
 }
 
-/// Whether a reader could join: nobody holds the key for himself, nor the gate before it.
+/// Whether a reader could join: nobody has the key alone, and nobody has its gate.
 pub(super) fn is_open(
     connection: &Connection,
     lock_key: &str,
@@ -141,7 +142,7 @@ pub(super) fn is_open(
     Ok(!is_gated && row.is_none_or(|row| row.is_group(lock_key)))
 }
 
-/// Makes the group end no earlier than its readers do.
+/// Lets the group end at this time, unless it ends later.
 pub(super) fn raise(
     connection: &Connection,
     lock_key: &str,
@@ -153,20 +154,19 @@ pub(super) fn raise(
         .map(drop)
 }
 
-/// Forgets all readers, who belong to an earlier group.
+/// Deletes the locks of all readers: they are left of an earlier group.
 pub(super) fn clear(connection: &Connection, lock_key: &str) -> rusqlite::Result<()> {
     forget(connection, lock_key, i64::MAX)
 }
 
-/// Forgets the readers that end by then.
+/// Deletes the locks of readers that end by `end`.
 fn forget(connection: &Connection, lock_key: &str, end: i64) -> rusqlite::Result<()> {
     let [from, before] = readers_range(lock_key);
     let mut delete = connection.prepare_cached(CLEAR)?;
     delete.execute(params![from, before, end]).map(drop)
 }
 
-/// Makes the group end with the last of its readers, after one of them has left it, or ends at another time. Frees the key if nobody
-/// is left.
+/// Makes the group end with the last of its readers, because one of them has left or ends at another time. Frees the key if no reader is left.
 pub(super) fn tidy(store: &Store, lock_key: &str, now_ms: i64) -> rusqlite::Result<()> {
     let (connection, group) = (store.connection(), LockId::group(lock_key));
     forget(connection, lock_key, held_after_ms(now_ms))?;
@@ -184,8 +184,8 @@ pub(super) fn tidy(store: &Store, lock_key: &str, now_ms: i64) -> rusqlite::Resu
     Ok(())
 }
 
-/// Lets the group follow one of its readers, which ended at `was`, and ends at `end` now, or has left. Of most readers it need
-/// not look at the others: those do not end last.
+/// Adjusts the end of the group to a reader that was to end at `was`. It ends at `end` now, or has left. The other readers are looked at only if
+/// it was the one that ended last.
 pub(super) fn follow(
     store: &Store,
     reader: &str,
@@ -207,7 +207,7 @@ pub(super) fn follow(
     }
 }
 
-/// Whether that is the lock id of those who share `lock_key`.
+/// Whether this is the lock id of the group of `lock_key`.
 pub(super) fn is_group_id(lock_id: &str, lock_key: &str) -> bool {
     LockId::parse(lock_id).is_ok_and(|lock_id| lock_id.is_group_of(lock_key))
 }

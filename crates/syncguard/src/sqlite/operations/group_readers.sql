@@ -1,4 +1,4 @@
--- When the last of the readers of the lock ?4 ends that is held, whose names are from ?1 on, before ?2.
+-- When the lock of the last reader of ?4 ends that is still held. The names of readers are from ?1 on, before ?2.
 -- What expires after ?3 is held.
 SELECT max(reader.expires_at_ms)
 FROM syncguard_locks AS reader JOIN syncguard_locks AS lock ON lock.key = ?4

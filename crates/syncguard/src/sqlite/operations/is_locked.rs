@@ -41,8 +41,8 @@ pub(in crate::sqlite) fn is_locked(store: &Store, key: &Key) -> Result<KeyState,
     })
 }
 
-/// Those of these storage keys that nobody holds, all at one moment. That of a slot stands for it and all before it: it
-/// is given if one of them is free. That of all readers of a key is given if one could join them.
+/// Those of these storage keys that are free, all at one moment. The name of a slot stands for this slot and all before it: it is free if one of
+/// them is. The name of all readers of a key is free if a reader could join.
 pub(in crate::sqlite) fn free_among(
     store: &Store,
     lock_keys: &BTreeSet<Arc<str>>,
@@ -52,7 +52,7 @@ pub(in crate::sqlite) fn free_among(
         let mut free = Vec::new();
         for lock_key in lock_keys {
             let is_free = match (split_slot(lock_key), split_readers(lock_key)) {
-                // The gate is no slot: who waits for it wants that one.
+                // The gate is no slot. A waiter for it wants nothing else.
                 (Some((slots_key, count)), _) if count != GATE => {
                     held_slots(connection, slots_key, count, &[], now_ms)?.is_one_free()
                 }

@@ -41,7 +41,7 @@ pub(in crate::sqlite) fn list(store: &Store, page: &PageRequest) -> Result<LockP
         rows_read += 1;
         let is_held = columns.is_of_live_group(store, now_ms)?;
         let record = columns.into_record(now_ms)?;
-        // Who shares a key is listed, and their common lock is not.
+        // Readers are listed, and their group is not.
         if is_held && !record.is_group() {
             found.locks.push(record);
         }

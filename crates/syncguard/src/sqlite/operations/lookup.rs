@@ -70,7 +70,7 @@ impl Columns {
         })
     }
 
-    /// Whether it is held as far as those go who share the lock with it.
+    /// Whether its group lets it be held: a lock that is no reader's has none.
     pub(super) fn is_of_live_group(&self, store: &Store, now_ms: i64) -> Result<bool, Error> {
         let key = Key::stored(&self.user_key).map_err(|_| malformed())?;
         let name = KEYS.lock_key(&key)?;
@@ -94,7 +94,7 @@ impl Columns {
     }
 }
 
-/// Whether this is the lock of those who share the key.
+/// Whether this is a group.
 fn is_group(key: &Key, lock_id: &LockId) -> bool {
     KEYS.lock_key(key)
         .is_ok_and(|name| lock_id.is_group_of(&name))

@@ -19,8 +19,7 @@ pub(super) struct OwnedRow {
     pub(super) expires_at_ms: i64,
 }
 
-/// The live lock that `lock_id` owns. An expired one is deleted, and so is that of a reader whose group is gone. Nobody owns the
-/// lock of a group.
+/// The live lock that `lock_id` owns. If it has expired, or is that of a reader whose group is gone, it is deleted. Nobody owns a group.
 pub(super) fn owned(
     store: &Store,
     lock_id: &LockId,
