@@ -48,8 +48,7 @@ impl Claim {
         })
     }
 
-    /// A claim to share the key with all others who do, under a new lock id. Whoever claims the key itself waits until nobody
-    /// shares it.
+    /// A claim to share the key with all its other readers, under a new lock id. Whoever claims the key alone waits until all readers have left.
     ///
     /// # Errors
     /// As [`LockId::generate`].
@@ -61,12 +60,12 @@ impl Claim {
     }
 }
 
-/// What of a key is asked for. A key and its slots have nothing to do with each other.
+/// What of a key is asked for. The lock on a key does not exclude its slots, nor they the lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ClaimKind {
     /// The key itself, for one holder.
     Exclusive,
-    /// The key itself, together with all others who share it.
+    /// The key itself, together with all its other readers.
     Shared,
     /// Any free slot of so many.
     SlotOf(Slots),
@@ -81,7 +80,7 @@ impl ClaimKind {
         }
     }
 
-    /// Whether a store may grant it this slot, or none.
+    /// Whether a store may grant `slot` for it: a number for slots, and none for the key itself.
     pub(crate) fn admits(self, slot: Option<u16>) -> bool {
         match self {
             Self::Exclusive | Self::Shared => slot.is_none(),
@@ -159,9 +158,9 @@ impl Slots {
 /// Checks the claims of one acquisition and puts them into the order in which all acquire them.
 ///
 /// # Errors
-/// `InvalidArgument` for none, for too many, and for a key that is claimed in two ways: whole, shared or by slots, or with two numbers of
-/// slots. A key that is there twice is one key; of slots, each claim is one more. The key of a slot can only be claimed alone, and that
-/// of a reader not at all.
+/// `InvalidArgument` for no claims, for too many, for a key that is claimed in two ways (alone, shared or by slots, or with two numbers of
+/// slots), for the key of a slot beside other claims, and for the key of a reader. A key that is there twice counts once, but each claim of
+/// slots asks for one more.
 pub(crate) fn in_order(mut claims: Batch<Claim>) -> Result<Batch<Claim>, Error> {
     if claims.is_empty() {
         return Err(Error::invalid("keys must not be empty"));
@@ -177,7 +176,7 @@ pub(crate) fn in_order(mut claims: Batch<Claim>) -> Result<Batch<Claim>, Error> 
              by a key of its own"
         )));
     }
-    // Who claims the slots of its key may be given that one, too: it would have two holders.
+    // A claim of slots beside it could be granted the same slot, which would have two holders.
     let is_alone = claims.len() == 1;
     let of_slot = |claim: &Claim| claim.key.slot_number().is_some();
     if claims

@@ -14,14 +14,14 @@ use crate::values::lock_id::LockId;
 /// The longest key, in UTF-8 bytes after NFC (docs/format.md, "Core constants").
 pub const MAX_KEY_LENGTH_BYTES: usize = 512;
 
-/// What stands between a key and the number of one of its slots, or what tells one of its readers: GREEK QUESTION MARK, which NFC turns into a semicolon.
-/// Keys are in NFC, so that no key equals the name of a slot.
+/// Stands between a key and the number of a slot, or the lock id of a reader. It is the GREEK QUESTION MARK, which NFC turns into a semicolon.
+/// Keys are in NFC, so that no key equals the name of a slot or of a reader.
 const SLOT_MARK: char = '\u{37e}';
 
 /// The most bytes that the number of a slot and the mark before it take.
 const SLOT_BYTES: usize = 6;
 
-/// What stands before the lock id in the name of a reader. No number begins with it.
+/// Stands before the lock id in the name of a reader. No number of a slot begins with it.
 const READER: char = 'r';
 
 /// The name of what users lock: in NFC, not empty, at most [`MAX_KEY_LENGTH_BYTES`] long. Or the name of one of its
@@ -55,7 +55,7 @@ impl Key {
         Ok(Self(text.into_owned()))
     }
 
-    /// What stores have kept as the key of a lock, which may be that of a slot.
+    /// Takes what a store has kept as the key of a lock. It may be the key of a slot or of a reader.
     ///
     /// # Errors
     /// As [`new`](Self::new).
@@ -73,7 +73,7 @@ impl Key {
         Self(format!("{}{SLOT_MARK}{number}", self.base()))
     }
 
-    /// The key under which one of those who share the lock has its own lock, with that lock id (docs/format.md, "Shared locks").
+    /// The key of the lock that a reader has for itself, under this lock id (docs/format.md, "Shared locks").
     pub fn reader(&self, lock_id: &LockId) -> Self {
         Self(of_reader(self.base(), lock_id))
     }
@@ -83,12 +83,12 @@ impl Key {
         split_reader(&self.0).map(|(_, lock_id)| lock_id)
     }
 
-    /// The key itself, of that of a reader.
+    /// The key that all readers share, if this is the key of one of them.
     pub(crate) fn of_all_readers(&self) -> Self {
         Self(self.base().to_owned())
     }
 
-    /// The key of the gate before all slots of this key, and before those who would share it.
+    /// The key of the gate, which whoever takes several slots of this key takes first, and who keeps readers out.
     pub(crate) fn gate(&self) -> Self {
         self.slot(GATE)
     }
@@ -98,7 +98,7 @@ impl Key {
         split_slot(&self.0).map(|(_, number)| number)
     }
 
-    /// What the user has named: the key, also of a slot or of a reader.
+    /// What the user has named: the key, without what tells a slot or a reader.
     pub fn base(&self) -> &str {
         let slot = split_slot(&self.0).map(|(base, _)| base);
         let reader = || split_reader(&self.0).map(|(base, _)| base);
@@ -111,16 +111,16 @@ impl Key {
     }
 }
 
-/// The number of the gate to all slots of a key: slots begin at 1.
+/// The number of the gate of a key. Slots begin at 1.
 pub(crate) const GATE: u16 = 0;
 
-/// The name of the key and the number, of a text that ends as the key of a slot does.
+/// Splits the key of a slot, or its name in a store, into what stands before and the number. `None` for other texts.
 pub(crate) fn split_slot(text: &str) -> Option<(&str, u16)> {
     let (base, number) = text.rsplit_once(SLOT_MARK)?;
     Some((base, number.parse().ok()?))
 }
 
-/// The name of the key and the lock id, of a text that ends as the key of a reader does.
+/// Splits the key of a reader, or its name in a store, into what stands before and the lock id. `None` for other texts.
 pub(crate) fn split_reader(text: &str) -> Option<(&str, LockId)> {
     let (base, reader) = text.rsplit_once(SLOT_MARK)?;
     let lock_id = LockId::parse(reader.strip_prefix(READER)?);
@@ -156,13 +156,12 @@ impl KeySpace<'_> {
         }
         match split_reader(key.as_str()) {
             None => self.name(["", key.as_str()], 0),
-            // All stores keep 25 bytes more than the limit, so that the name of the key itself stands in that of its readers.
+            // All stores take 25 bytes more than the limit. So the name of a reader begins with the whole name of its key.
             Some((base, lock_id)) => Ok(of_reader(&self.name(["", base], 0)?, &lock_id)),
         }
     }
 
-    /// The name of the key of slots, which the names of all slots begin with: what follows is what [`Key::slot`] puts
-    /// behind a key.
+    /// What the names of all slots of a key begin with. What [`Key::slot`] puts behind a key follows.
     ///
     /// # Errors
     /// As [`lock_key`](Self::lock_key).
@@ -170,8 +169,8 @@ impl KeySpace<'_> {
         self.name(["", key.base()], SLOT_BYTES)
     }
 
-    /// The name of the fence counter of the lock named `lock_key`. Each lock has one counter; readers have that of their key. Those of slots, too, begin
-    /// with one and the same text: the name of the counter of [`slots_key`](Self::slots_key).
+    /// The name of the fence counter of the lock named `lock_key`. Each lock has a counter of its own, but readers have that of their key. The
+    /// names of the counters of all slots begin with [`slots_fence_key`](Self::slots_fence_key).
     ///
     /// # Errors
     /// As [`lock_key`](Self::lock_key).
@@ -183,7 +182,7 @@ impl KeySpace<'_> {
         self.name(["fence:", &nfc(lock_key)], 0)
     }
 
-    /// What the names of the fence counters of slots begin with whose key has the name `slots_key`.
+    /// What the names of the fence counters of all slots begin with. `slots_key` is what the names of the slots begin with.
     ///
     /// # Errors
     /// As [`lock_key`](Self::lock_key).
@@ -205,13 +204,13 @@ impl KeySpace<'_> {
     }
 }
 
-/// What the names of all slots begin with, and what comes after all of them in the order of bytes.
+/// The range of the names of all slots, in the order of bytes: where it begins, and what comes after it.
 pub(crate) fn slot_range(slots_key: &str) -> [String; 2] {
     const NEXT: char = '\u{37f}';
     [SLOT_MARK, NEXT].map(|mark| format!("{slots_key}{mark}"))
 }
 
-/// The name of the gate to the lock of that name, where no name is too long to get another one.
+/// The name of the gate of the lock with this name, on a store that shortens no names.
 pub(crate) fn gate_name(lock_key: &str) -> String {
     of_slot(GATE)(lock_key.to_owned())
 }
@@ -221,12 +220,12 @@ pub(crate) fn readers_name(lock_key: &str) -> String {
     format!("{lock_key}{SLOT_MARK}{READER}")
 }
 
-/// The name of the key, of a name that stands for all its readers.
+/// The name of the key whose readers this name stands for.
 pub(crate) fn split_readers(text: &str) -> Option<&str> {
     text.strip_suffix(READER)?.strip_suffix(SLOT_MARK)
 }
 
-/// What the names of all readers begin with, and what comes after all of them in the order of bytes.
+/// The range of the names of all readers, in the order of bytes: where it begins, and what comes after it.
 pub(crate) fn readers_range(lock_key: &str) -> [String; 2] {
     const NEXT: char = 's';
     [READER, NEXT].map(|mark| format!("{lock_key}{SLOT_MARK}{mark}"))
@@ -237,7 +236,7 @@ fn of_slot(number: u16) -> impl Fn(String) -> String {
     move |name| format!("{name}{SLOT_MARK}{number}")
 }
 
-/// The name of a reader's lock, of the name of its key.
+/// The name of a reader's lock. `name` is that of its key.
 fn of_reader(name: &str, lock_id: &LockId) -> String {
     format!("{name}{SLOT_MARK}{READER}{}", lock_id.as_str())
 }

@@ -47,8 +47,8 @@ impl LockId {
         )))
     }
 
-    /// The lock id of those who share the lock that a store keeps under `name` (docs/format.md, "Shared locks"). Anybody can
-    /// compute it, so it gives nobody a right. Its first byte is 0, which Redis replaces by that of the lock's shard.
+    /// The lock id of the group that a store keeps under `name` (docs/format.md, "Shared locks"). Anybody can compute it, so it gives nobody a
+    /// right. Its first byte is 0. In shards, Redis replaces it by the first byte of the reader's lock id.
     pub fn group(name: &str) -> Self {
         let digest = Sha256::digest(format!("shared:{name}"));
         let (mut bytes, mut text) = ([0; 16], [0; Self::LENGTH]);
