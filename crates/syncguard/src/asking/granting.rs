@@ -11,26 +11,26 @@ use crate::values::labels::Labels;
 use crate::values::time::{held_for, is_held};
 use crate::values::ttl::Ttl;
 
-/// What the store has in the place of the lock that a claim is to get.
+/// What a store has where the lock of a claim is to be written.
 pub(crate) struct FoundLock {
-    /// The number of the slot, if the place is one.
+    /// The number of the slot, if the claim is to get one.
     pub(crate) slot: Option<u16>,
     /// When the lock that is there ends.
     pub(crate) expires_at_ms: Option<i64>,
-    /// The fence of the lock that is there, if that is the claim's own.
+    /// The fence of the lock that is there, if it is the claim's own from a call whose answer was lost.
     pub(crate) own_fence: Option<Fence>,
     /// The fence counter; 0 if there is none yet.
     pub(crate) counter: i64,
     /// The labels of the lock that is there.
     pub(crate) labels: Labels,
-    /// The fence of those who share the key, if the claim is to join them.
+    /// The fence of the group, if the claim is to join one.
     pub(crate) joins: Option<Fence>,
-    /// Whether the lock that is there is that of those who share the key.
+    /// Whether the lock that is there is a group.
     pub(crate) is_shared: bool,
 }
 
 impl FoundLock {
-    /// Nothing is there but a fence counter.
+    /// Makes the answer where nothing is there but a fence counter.
     pub(crate) fn free(counter: i64) -> Self {
         Self {
             slot: None,
@@ -115,14 +115,14 @@ pub(crate) fn grant(
 pub(crate) struct NoSlot {
     /// Which claim of the key gets no slot.
     pub(crate) claim: usize,
-    /// How long until the first held slot ends.
+    /// How long until the held slot that ends first does.
     pub(crate) free_in: Option<Duration>,
     /// The labels of that slot.
     pub(crate) labels: Labels,
 }
 
 impl NoSlot {
-    /// The answer to the whole acquisition, which has `before` claims before those of the key.
+    /// Makes this the answer to the whole acquisition. `before` is how many claims come before those of this key.
     pub(crate) fn answer(self, before: usize) -> AcquireOutcome {
         AcquireOutcome::Locked {
             claim: before + self.claim,
@@ -136,11 +136,11 @@ impl NoSlot {
 /// The slots of a key that somebody holds.
 pub(crate) struct HeldSlots<'a> {
     claims: &'a [Claim],
-    /// For each claim the slot that it holds already, from a call whose answer was lost.
+    /// The slot that each claim holds already, from a call whose answer was lost.
     own: Batch<Option<u16>>,
     /// Whether each slot is held. The index is its number less one.
     is_held: Vec<bool>,
-    /// When the first of them ends, and its labels.
+    /// When the held slot that ends first does, and its labels.
     first: Option<(i64, Labels)>,
     now_ms: i64,
 }
@@ -157,7 +157,7 @@ impl<'a> HeldSlots<'a> {
         }
     }
 
-    /// Notes the lock on a slot. A larger number than the count is ignored: somebody with a larger limit has taken that.
+    /// Notes the lock on a slot. A number above the count is ignored: somebody with a larger limit has taken that slot.
     pub(crate) fn add(
         &mut self,
         number: u16,

@@ -31,7 +31,7 @@ pub struct LockRecord {
     pub fence: Fence,
     /// What was stored with it.
     pub labels: Labels,
-    /// Whether the key is shared. It is the lock of one who shares it then, or that of all of them, found by the key.
+    /// Whether the key is shared. Then this is the lock of one reader, or, looked up by the key, that of their group.
     pub is_shared: bool,
     /// The time on the store's clock when it was read.
     pub read_at_ms: i64,
@@ -43,7 +43,7 @@ impl LockRecord {
         is_held(self.expires_at_ms, self.read_at_ms)
     }
 
-    /// Whether it is what all who share the key have together, and not the lock of one of them.
+    /// Whether this is the group of a key, and not the lock of one of its readers.
     pub(crate) fn is_group(&self) -> bool {
         self.is_shared && self.key.reader_id().is_none()
     }

@@ -52,7 +52,7 @@ pub struct Grant {
 }
 
 impl Grant {
-    /// The key of the lock: of a slot with its number, and of one who shares the key with its id.
+    /// The key of the lock that was granted. A slot's has its number, and a reader's its lock id.
     pub fn key_of(&self, claim: &Claim) -> Key {
         match (claim.kind, self.slot) {
             (ClaimKind::Shared, _) => claim.key.reader(&self.lock_id),
@@ -76,7 +76,7 @@ pub enum AcquireOutcome {
         free_in: Option<Duration>,
         /// The labels of that lock, if the store has said them. If all slots are held, those of the one that ends first.
         labels: Labels,
-        /// Whether several can share it, and do: whoever joins them passes whoever waits for the key itself.
+        /// Whether the lock in the way is shared. Readers that join it pass whoever waits for the key alone.
         is_shared: bool,
     },
     /// Something was done already for the period that was asked for, or for a later one.
