@@ -11,7 +11,7 @@ use tokio::time::Instant;
 /// A lock may be handed over within this process for so long before all processes have the same chance again.
 const LONGEST: Duration = Duration::from_millis(250);
 /// For so long after another process had the lock, this one expects that it wants the lock again.
-const RIVALRY: Duration = Duration::from_secs(1);
+pub(super) const RIVALRY: Duration = Duration::from_secs(1);
 /// After a hand-over, the message of the release may come so long after the next grant.
 pub(crate) const LATE_MESSAGE: Duration = Duration::from_millis(10);
 
@@ -38,11 +38,13 @@ impl HandOver {
         self.held_since = Some(now);
     }
 
-    /// Notes that the lock was found held. If no waiter of this process has it, another process does.
-    pub(super) fn found_held(&mut self, now: Instant) {
-        if self.held_since.is_none() {
+    /// Notes that the lock was found held. If no waiter of this process has it, another process does; gives whether that is so.
+    pub(super) fn found_held(&mut self, now: Instant) -> bool {
+        let is_rival = self.held_since.is_none();
+        if is_rival {
             self.rivals_until = Some(now + RIVALRY);
         }
+        is_rival
     }
 
     /// Notes that this process releases the lock, on a store that tells of it. Gives whether the next waiter is to ask without waiting

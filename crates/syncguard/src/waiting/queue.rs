@@ -22,6 +22,7 @@ use tokio::time::Instant;
 
 use self::line::{Line, LineMember, Wish};
 use super::wakeups::Watch;
+use super::yielding::Turns;
 use crate::mutex::lock;
 use crate::network::event_loop::Lane;
 use crate::text::error::Error;
@@ -35,6 +36,7 @@ pub(crate) struct Queues(pub(super) Arc<Mutex<QueuesInner>>);
 #[derive(Default)]
 pub(super) struct QueuesInner {
     pub(super) by_key: HashMap<Key, Queue>,
+    pub(super) turns: Turns,
     /// The number of the last waiter who came.
     pub(super) number: u64,
     /// Why nobody may wait any more.

@@ -116,6 +116,23 @@ impl Ticket {
         })
     }
 
+    /// Gives until when a waiter who has just come leaves what it wants to other processes. It stands in line meanwhile, before those who
+    /// come later.
+    pub(crate) fn pauses(&mut self) -> Option<Instant> {
+        self.with(|ticket, queues| {
+            let now = Instant::now();
+            let wants = ticket.wants.iter().enumerate();
+            let alone = wants.filter(|(_, want)| want.wish.is_exclusive());
+            let pauses = alone.filter_map(|(at, want)| {
+                let until = queues.turns.pause_until(&want.key, now)?;
+                Some((until, at))
+            });
+            let (until, obstacle) = pauses.max()?;
+            ticket.stands(obstacle, queues);
+            Some(until)
+        })
+    }
+
     /// Leaves the line for as long as the waiter gathers.
     pub(crate) fn leaves(&mut self) {
         self.with(Self::leaves_line);
@@ -159,12 +176,17 @@ impl Ticket {
     ) {
         self.with(|ticket, queues| {
             let obstacle = ticket.want_of(claim);
+            let mut has_rival = false;
             ticket.ends_asking(queues, |at, want, queue| {
                 let held = queue.held.len();
                 let line = queue.line_mut(want).filter(|_| at == obstacle)?;
-                line.refused(free_at, busy.clone(), want.was_freed, held);
+                has_rival = line.refused(free_at, busy.clone(), want.was_freed, held);
                 Some(())
             });
+            let want = &ticket.wants[obstacle];
+            if has_rival && want.wish.is_exclusive() {
+                queues.turns.found_held(&want.key, Instant::now());
+            }
             ticket.stands(obstacle, queues);
         });
     }
@@ -200,6 +222,10 @@ impl Ticket {
                 queue.line_mut(want)?.granted(end);
                 Some(())
             });
+            let now = Instant::now();
+            for want in &ticket.wants {
+                queues.turns.granted(&want.key, now);
+            }
             ticket.place = Place::Nowhere;
         });
     }

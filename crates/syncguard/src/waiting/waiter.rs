@@ -4,7 +4,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep_until};
 
 use self::obstacles::Obstacles;
 use self::windows::Gathering;
@@ -187,6 +187,9 @@ impl Waiter {
         let number = *self.number.get_or_insert_with(|| queues.next_number());
         let mut ticket = Ticket::new(queues, number, &self.request.claims, &self.policy);
         let mut turn = Turn::Asks { is_hinted: false };
+        if let Some(until) = ticket.pauses() {
+            sleep_until(until).await;
+        }
         // The futures of waiting are boxed, so that whoever gets a lock at once needs no memory for them.
         if !ticket.asks()? {
             turn = Box::pin(self.until_turn(&mut ticket)).await?;

@@ -24,6 +24,13 @@ pub(in crate::waiting) struct Wish {
     pub(in crate::waiting) is_shared: bool,
 }
 
+impl Wish {
+    /// Whether only one can have it.
+    pub(in crate::waiting) fn is_exclusive(self) -> bool {
+        self.slots.is_none() && !self.is_shared
+    }
+}
+
 /// A waiter in a line.
 pub(in crate::waiting) struct LineMember {
     /// The larger, the later it came.
@@ -105,7 +112,7 @@ impl Line {
 
     /// Whether only one can have it.
     fn is_exclusive(&self) -> bool {
-        self.is_of_key() && !self.wish.is_shared
+        self.wish.is_exclusive()
     }
 
     pub(in crate::waiting) fn is_idle(&self) -> bool {
@@ -198,14 +205,14 @@ impl Line {
     }
 
     /// Notes that an attempt has found the lock held, when the lock ends, if that is known, and what the store has said of it. This process
-    /// holds `held` slots of the key.
+    /// holds `held` slots of the key. Gives whether another process has it.
     pub(in crate::waiting) fn refused(
         &mut self,
         free_at: Option<Instant>,
         busy: Option<(Instant, Busy)>,
         was_freed: bool,
         held: usize,
-    ) {
+    ) -> bool {
         let now = self.fills(free_at);
         (self.heard, self.busy) = (Some(Ok(())), busy);
         // Another process has got the slot that was just freed, unless this one holds all of them.
@@ -213,9 +220,7 @@ impl Line {
             None => true,
             Some(slots) => was_freed && held < slots.count().into(),
         };
-        if has_rival {
-            self.hand_over.found_held(now);
-        }
+        has_rival && self.hand_over.found_held(now)
     }
 
     /// Notes how the store has failed.

@@ -28,6 +28,7 @@ mod gathering;
 mod hand_over;
 mod several;
 mod told;
+mod yielding;
 
 /// A store. Until a moment, somebody far away holds all locks; after it, all that it has granted are.
 struct Store {
