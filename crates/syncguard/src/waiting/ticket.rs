@@ -230,6 +230,16 @@ impl Ticket {
         });
     }
 
+    /// Notes that all that the waiter wants was granted part by part, and lasts until that time now.
+    pub(crate) fn gathered(&self, end: Instant) {
+        let mut queues = lock(&self.queues.0);
+        for want in &self.wants {
+            if let Some(line) = queues.line_mut(want) {
+                line.lasts(end);
+            }
+        }
+    }
+
     /// What the waiter has to do where it stands.
     pub(crate) fn role(&self) -> LineRole {
         let queues = lock(&self.queues.0);

@@ -203,6 +203,7 @@ impl Waiter {
                 Turn::Gathers(window) => {
                     ticket.leaves();
                     if let Some(granted) = Box::pin(self.gather(window)).await {
+                        ticket.gathered(ends_by(self.request.ttl));
                         return Ok(granted);
                     }
                     if ticket.asks()? {

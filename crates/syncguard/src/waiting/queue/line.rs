@@ -257,6 +257,14 @@ impl Line {
         self.rouse();
     }
 
+    /// Notes that the lock which stands in the way ends at that time, and not when it would have until now.
+    pub(in crate::waiting) fn lasts(&mut self, end: Instant) {
+        if self.is_exclusive() && self.room == Room::Full {
+            self.free_at = Some(end);
+            self.rouse();
+        }
+    }
+
     /// Notes that others may have freed something, or that a lock may have ended.
     pub(in crate::waiting) fn may_be_free(&mut self) {
         if self.room == Room::Full {

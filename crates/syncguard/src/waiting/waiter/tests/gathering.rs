@@ -166,6 +166,24 @@ async fn once_it_has_all_parts_one_extension_grants_them() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn those_behind_it_know_when_what_it_has_gathered_ends() {
+    let t = Scene::new();
+    let options = LockOptions {
+        ttl: Ttl::from_millis(10).unwrap(),
+        ..waits(eager())
+    };
+    let both = gathers(&t, options).await;
+    let single = t.hold(claims(&["a"]), Duration::ZERO);
+    settle().await;
+    let start = Instant::now();
+    free_elsewhere(&t, "b");
+    both.await.unwrap().unwrap().keep();
+    single.await.unwrap();
+    // With the tolerance. A part would have lasted for half a second.
+    assert_eq!(start.elapsed().as_millis(), 1010);
+}
+
+#[tokio::test(start_paused = true)]
 async fn others_lose_a_quarter_of_the_time_to_one_who_gathers_in_vain() {
     let t = Scene::new();
     let both = gathers(&t, waits(eager())).await;
