@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
+use super::collections::{Collections, TransportState};
 use super::connection::access::Access;
 use super::connection::client::{Channel, Client, Database};
-use super::{FirestoreBackend, FirestoreConfig, TransportState};
+use super::{FirestoreBackend, FirestoreConfig};
 use crate::background::work::Work;
 use crate::text::error::Error;
 use crate::values::time::SystemClock;
@@ -26,9 +27,9 @@ impl FirestoreBackend {
         let connection = Arc::new(Database::over(channel, access));
         let client = Client::new(connection, &config, work.clone());
         let state = TransportState::Started(Arc::new(client));
+        let config = config.validated(|_| None)?;
         Ok(Self {
-            work,
-            ..Self::starting(state, config, SystemClock)?
+            collections: Collections::new(state, config, SystemClock, work),
         })
     }
 }

@@ -47,6 +47,7 @@
 // then this.
 mod channel;
 mod clock;
+mod collections;
 mod config;
 mod connection;
 mod decision;
@@ -59,19 +60,16 @@ mod transport;
 
 use std::fmt;
 use std::slice;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use tokio::sync::Semaphore;
 
-use self::clock::DecidingClock;
 pub use self::clock::MOST_SKEW_MS;
+use self::collections::{Collections, TransportState};
 pub use self::config::{Credentials, Endpoint, FirestoreConfig, WarningHook};
 pub use self::connection::client::Channel;
-use self::connection::client::Client;
 pub use self::connection::shared::FirestoreConnection;
-use self::decision::Decision;
 pub use self::decision::{Warning, Write};
 pub use self::documents::{
     CounterDocument, EXPIRES_AT_FIELD, Field, LOCK_ID_FIELD, LockDocument, LockState, MarkDocument,
@@ -81,7 +79,6 @@ pub use self::ids::{DocumentIds, KEYS};
 use self::operations::acquire::WantedLock;
 pub use self::operations::release::mark_after;
 use self::operations::{acquire, extend, force_release, is_locked, list, lookup, mark, release};
-use self::transaction::{read, transact};
 pub use self::transport::{
     Document, Documents, MOST_VALUES, Page, ReadSet, ServerTime, StartedTransaction, Transport,
 };
@@ -93,7 +90,6 @@ use crate::asking::request::{
 use crate::asking::sending::Sending;
 use crate::background::backend::{Backend, Capabilities};
 use crate::background::work::Work;
-use crate::mutex::lock;
 use crate::text::error::Error;
 use crate::values::batch::Batch;
 use crate::values::claim::{Claim, ClaimKind};
@@ -105,24 +101,11 @@ use crate::waiting::wakeups::Watch;
 
 /// A [`Backend`] on Firestore.
 pub struct FirestoreBackend {
-    config: FirestoreConfig,
-    clock: DecidingClock,
-    state: Mutex<TransportState>,
-    /// Limits how many deletions of expired locks run at a time. Further ones are left to later calls.
-    cleanups: Arc<Semaphore>,
-    work: Work,
+    collections: Collections,
 }
-
-const CLEANUPS_AT_ONCE: usize = 4;
 
 /// How often an acquisition chooses slots, if others acquire them before it does.
 const TRIES: usize = 8;
-
-enum TransportState {
-    NotStarted(Arc<FirestoreConnection>),
-    Started(Arc<dyn Transport>),
-    Closed,
-}
 
 impl FirestoreBackend {
     /// A backend on this machine's clock. Reads no file and does no I/O yet: the first operation does that.
@@ -170,120 +153,8 @@ impl FirestoreBackend {
     ) -> Result<Self, Error> {
         let config = config.validated(|_| None)?;
         Ok(Self {
-            clock: DecidingClock {
-                clock: Arc::new(clock),
-                ignores_skew: config.ignore_clock_skew,
-            },
-            config,
-            state: Mutex::new(state),
-            cleanups: Arc::new(Semaphore::new(CLEANUPS_AT_ONCE)),
-            work: Work::default(),
+            collections: Collections::new(state, config, clock, Work::default()),
         })
-    }
-
-    /// The transport, prepared by the first operation. After a failure, the next operation tries again.
-    fn transport(&self) -> Result<Arc<dyn Transport>, Error> {
-        let mut state = lock(&self.state);
-        match &*state {
-            TransportState::Started(transport) => Ok(Arc::clone(transport)),
-            TransportState::Closed => Err(Error::closed()),
-            TransportState::NotStarted(connection) => {
-                let connection = connection.shared()?;
-                let client = Client::new(connection, &self.config, self.work.clone());
-                let transport: Arc<dyn Transport> = Arc::new(client);
-                *state = TransportState::Started(Arc::clone(&transport));
-                Ok(transport)
-            }
-        }
-    }
-
-    /// Gives or keeps locks: the clock that decides must be near Firestore's.
-    async fn grant<T>(
-        &self,
-        sending: &Sending,
-        what: &ReadSet,
-        decide: impl Fn(&Documents, i64) -> Result<Decision<T>, Error>,
-    ) -> Result<T, Error> {
-        self.transact(what, |found| {
-            // What is written counts from the time that this takes.
-            sending.now();
-            let now_ms = self.clock.for_grant(found).map_err(|skew| {
-                let ahead_ms = skew.ahead_ms;
-                self.warn(&Warning::ClockSkew { ahead_ms });
-                skew.into_error()
-            })?;
-            decide(found, now_ms)
-        })
-        .await
-    }
-
-    /// Changes something else, by whichever clock is right.
-    async fn change<T>(
-        &self,
-        what: &ReadSet,
-        decide: impl Fn(&Documents, i64) -> Result<Decision<T>, Error>,
-    ) -> Result<T, Error> {
-        self.transact(what, |found| decide(found, self.clock.for_others(found)))
-            .await
-    }
-
-    async fn transact<T>(
-        &self,
-        what: &ReadSet,
-        decide: impl Fn(&Documents) -> Result<Decision<T>, Error>,
-    ) -> Result<T, Error> {
-        transact(
-            &self.transport()?,
-            self.config.operation_timeout,
-            what,
-            decide,
-            |warning| self.warn(warning),
-        )
-        .await
-    }
-
-    async fn read(&self, what: &ReadSet) -> Result<(Documents, i64), Error> {
-        // Taken before the request: by the time of the answer, a lock that was extended after Firestore had read it
-        // would look expired.
-        let asked_ms = self.clock.now_ms();
-        let found = read(&self.transport()?, self.config.operation_timeout, what).await?;
-        let now_ms = found.read_at_ms.unwrap_or(asked_ms);
-        let now_ms = self.clock.for_read(found.server_time, now_ms);
-        Ok((found, now_ms))
-    }
-
-    /// Deletes a lock that expired long enough ago, in the background, because the answer does not depend on it. The
-    /// transaction reads the document again and decides by that.
-    fn clean_up(&self, what: ReadSet) {
-        let (Ok(permit), Ok(transport)) = (
-            Arc::clone(&self.cleanups).try_acquire_owned(),
-            self.transport(),
-        ) else {
-            return;
-        };
-        let limit = self.config.operation_timeout;
-        let clock = self.clock.clone();
-        let counted = self.work.start_in_background();
-        tokio::spawn(async move {
-            let (_permit, _counted) = (permit, counted);
-            let decide = |found: &Documents| {
-                let now_ms = clock.for_others(found);
-                Ok(is_locked::decide_cleanup(found.lock()?.as_ref(), now_ms))
-            };
-            let _ = transact(&transport, limit, &what, decide, |_| {}).await;
-        });
-    }
-
-    async fn page(&self, after: Option<&str>, limit: usize) -> Result<Page, Error> {
-        let transport = self.transport()?;
-        let answer = transport.page(after, limit).await;
-        answer.map_err(|failure| failure.into_error(error::TransactionStep::Read))
-    }
-
-    fn warn(&self, warning: &Warning) {
-        if let Some(hook) = &self.config.on_warning {
-            hook(warning);
-        }
     }
 
     async fn acquire(&self, request: &AcquireRequest) -> Result<AcquireOutcome, Error> {
@@ -296,7 +167,10 @@ impl FirestoreBackend {
             let what = acquire::state_of(&wanted, request.due.as_ref());
             let decide =
                 |found: &Documents, now_ms| acquire::decide(request, &wanted, found, now_ms);
-            let outcome = self.grant(&request.sending, &what, decide).await?;
+            let outcome = self
+                .collections
+                .grant(&request.sending, &what, decide)
+                .await?;
             tries += 1;
             // Somebody else may have acquired a slot since it was chosen, and another one be free.
             match outcome {
@@ -326,7 +200,7 @@ impl FirestoreBackend {
                 ClaimKind::Shared => return Err(shares_nothing("Firestore")),
                 ClaimKind::SlotOf(slots) => slots,
             };
-            let (found, now_ms) = self.read(&acquire::slots_of(key)?).await?;
+            let (found, now_ms) = self.collections.read(&acquire::slots_of(key)?).await?;
             match acquire::choose(same, *slots, &found, now_ms)? {
                 Ok(chosen) => wanted.extend(chosen),
                 Err(none) => return Ok(Err(none.answer(wanted.len()))),
@@ -336,46 +210,52 @@ impl FirestoreBackend {
     }
 
     async fn release(&self, lock_ids: &[LockId]) -> Result<Batch<ReleaseOutcome>, Error> {
-        self.change(&owned_by(lock_ids), |found, now_ms| {
-            Ok(release::decide(lock_ids, &found.locks()?, now_ms))
-        })
-        .await
+        self.collections
+            .change(&owned_by(lock_ids), |found, now_ms| {
+                Ok(release::decide(lock_ids, &found.locks()?, now_ms))
+            })
+            .await
     }
 
     async fn finish(&self, lock_id: &LockId, done: &Finish) -> Result<ReleaseOutcome, Error> {
-        self.change(&release::finished_by(done)?, |found, now_ms| {
-            release::decide_done(lock_id, done, found, now_ms)
-        })
-        .await
+        self.collections
+            .change(&release::finished_by(done)?, |found, now_ms| {
+                release::decide_done(lock_id, done, found, now_ms)
+            })
+            .await
     }
 
     async fn mark(&self, key: &Key, change: &MarkChange) -> Result<Option<DoneMark>, Error> {
         let what = mark::mark_of(key)?;
         if *change == MarkChange::Keep {
-            let (found, now_ms) = self.read(&what).await?;
+            let (found, now_ms) = self.collections.read(&what).await?;
             return Ok(mark::decide(key, change, &found, now_ms)?.answer);
         }
-        self.change(&what, |found, now_ms| {
-            mark::decide(key, change, found, now_ms)
-        })
-        .await
+        self.collections
+            .change(&what, |found, now_ms| {
+                mark::decide(key, change, found, now_ms)
+            })
+            .await
     }
 
     async fn extend(&self, extension: &Extension) -> Result<ExtendOutcome, Error> {
-        self.grant(
-            &Sending::default(),
-            &owned_by(&extension.lock_ids),
-            |found, now_ms| Ok(extend::decide(extension, &found.locks()?, now_ms)),
-        )
-        .await
+        self.collections
+            .grant(
+                &Sending::default(),
+                &owned_by(&extension.lock_ids),
+                |found, now_ms| Ok(extend::decide(extension, &found.locks()?, now_ms)),
+            )
+            .await
     }
 
     async fn is_locked(&self, key: &Key) -> Result<bool, Error> {
         let what = lock_on(key)?;
-        let (found, now_ms) = self.read(&what).await?;
+        let (found, now_ms) = self.collections.read(&what).await?;
         let state = is_locked::decide(found.lock()?.as_ref(), now_ms);
-        if state == is_locked::DocumentState::LeftOver && self.config.cleanup_in_is_locked {
-            self.clean_up(what);
+        if state == is_locked::DocumentState::LeftOver
+            && self.collections.config.cleanup_in_is_locked
+        {
+            self.collections.clean_up(what);
         }
         Ok(state == is_locked::DocumentState::Locked)
     }
@@ -383,15 +263,21 @@ impl FirestoreBackend {
     async fn lookup(&self, lookup: &Lookup) -> Result<Option<LockRecord>, Error> {
         match lookup {
             Lookup::Key(key) => {
-                let (found, now_ms) = self.read(&lock_on(key)?).await?;
+                let (found, now_ms) = self.collections.read(&lock_on(key)?).await?;
                 Ok(lookup::decide_by_key(found.lock_document()?, now_ms))
             }
             Lookup::LockId(lock_id) => {
-                let (found, now_ms) = self.read(&owned_by(slice::from_ref(lock_id))).await?;
+                let (found, now_ms) = self
+                    .collections
+                    .read(&owned_by(slice::from_ref(lock_id)))
+                    .await?;
                 let document = |id: &str| found.lock_document_of(id);
                 let decision =
                     lookup::decide_by_lock_id(lock_id, &found.locks()?, document, now_ms)?;
-                decision.warnings.iter().for_each(|it| self.warn(it));
+                decision
+                    .warnings
+                    .iter()
+                    .for_each(|it| self.collections.warn(it));
                 Ok(decision.answer)
             }
         }
@@ -399,25 +285,26 @@ impl FirestoreBackend {
 
     async fn force_release(&self, key: &Key) -> Result<bool, Error> {
         let what = lock_on(key)?;
-        self.change(&what, |found, now_ms| {
-            Ok(force_release::decide(found.lock()?.as_ref(), now_ms))
-        })
-        .await
+        self.collections
+            .change(&what, |found, now_ms| {
+                Ok(force_release::decide(found.lock()?.as_ref(), now_ms))
+            })
+            .await
     }
 
     async fn list(&self, page: &PageRequest) -> Result<LockPage, Error> {
         let limit = page.checked_limit()?;
         let after = list::after(page.after.as_deref())?;
         // Taken before the read, as for a look-up.
-        let asked_ms = self.clock.now_ms();
-        let found = self.page(after, limit).await?;
-        let now_ms = self.clock.for_read(found.server_time, asked_ms);
+        let asked_ms = self.collections.clock.now_ms();
+        let found = self.collections.page(after, limit).await?;
+        let now_ms = self.collections.clock.for_read(found.server_time, asked_ms);
         Ok(list::outcome(&found, limit, now_ms))
     }
 
     async fn facts(&self) -> Result<Vec<Facts>, Error> {
         let mut facts = Facts::default();
-        let found = self.page(None, 1).await?;
+        let found = self.collections.page(None, 1).await?;
         if let Some(time) = found.server_time {
             facts.add("serverTimeMs", time.at_ms);
         }
@@ -436,11 +323,11 @@ impl Backend for FirestoreBackend {
     }
 
     fn work(&self) -> &Work {
-        &self.work
+        &self.collections.work
     }
 
     fn operation_timeout(&self) -> Duration {
-        self.config.operation_timeout
+        self.collections.config.operation_timeout
     }
 
     async fn run(&self, operation: &Operation) -> Result<Outcome, Error> {
@@ -466,12 +353,12 @@ impl Backend for FirestoreBackend {
             ClaimKind::Exclusive | ClaimKind::Shared => lock_on(&claim.key),
             ClaimKind::SlotOf(_) => acquire::slots_of(&claim.key),
         };
-        self.transport().ok()?.watch(&what.ok()?)
+        self.collections.transport().ok()?.watch(&what.ok()?)
     }
 
     async fn shut_down(&self) {
         // The connection is closed when the last operation that uses it has ended.
-        *lock(&self.state) = TransportState::Closed;
+        self.collections.close();
     }
 }
 
@@ -492,7 +379,7 @@ fn owned_by(lock_ids: &[LockId]) -> ReadSet {
 impl fmt::Debug for FirestoreBackend {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("FirestoreBackend")
-            .field("config", &self.config)
+            .field("config", &self.collections.config)
             .finish_non_exhaustive()
     }
 }
