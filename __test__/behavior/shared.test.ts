@@ -7,7 +7,7 @@ import { newKey, onEveryStore } from "../support/suite";
 import { until } from "../support/until";
 
 /** The stores that have none yet. */
-const LACKING = /PostgreSQL|Firestore/;
+const LACKING = /PostgreSQL/;
 const patiently = { timeoutMs: 20_000, maxRetries: Infinity };
 const shared = { mode: "shared" } as const;
 const ttlMs = 30_000;

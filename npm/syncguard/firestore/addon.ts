@@ -18,7 +18,7 @@ export type FirestoreRef = { collection: string; id: string };
 export type FirestoreReads =
   | { documents: FirestoreRef[] }
   | { collection: string; field: string; oneOf: string[][] }
-  | { collection: string; from: string; before: string };
+  | { collection: string; from: string; before: string; limit: number | null };
 
 export type FirestoreWrite =
   | { set: FirestoreRef; fields: Record<string, string | number> }
@@ -27,11 +27,12 @@ export type FirestoreWrite =
 
 /**
  * A request to a Firestore client. Reads are answered with the time and the documents. A transaction that `open` has
- * started, under a number, waits for `commit` or `rollback`, at most until its limit.
+ * started, under a number, waits for `more`, `commit` or `rollback`, at most until its limit.
  */
 export type FirestoreCall =
   | { read: FirestoreReads }
   | { open: number; read: FirestoreReads; limitMs: number }
+  | { more: number; read: FirestoreReads }
   | { commit: number; writes: FirestoreWrite[] }
   | { rollback: number }
   | FirestoreWarning;

@@ -19,7 +19,11 @@ type Document = Timed & {
   data: () => Record<string, unknown> | undefined;
 };
 type Documents = Timed & { docs: Document[] };
-type Query = { get: () => Promise<Documents>; where: Collection["where"] };
+type Query = {
+  get: () => Promise<Documents>;
+  where: Collection["where"];
+  limit?: (count: number) => Query;
+};
 type Reference = { id?: string; get: () => Promise<Document> };
 type Collection = {
   doc: (id: string) => Reference;
@@ -51,6 +55,8 @@ type Found = { answer: unknown; refs: Map<string, Reference> };
 /** A transaction that has read and waits for its writes. */
 type PendingTransaction = {
   refs: Map<string, Reference>;
+  /** Makes it read more. */
+  read: (reads: FirestoreReads) => Promise<unknown>;
   /** Makes it write and end; with `null`, end without writes. */
   decide: (writes: readonly FirestoreWrite[] | null) => void;
   ended: Promise<void>;
@@ -70,6 +76,12 @@ export function driveClient(
     // handler, which ends the process.
     if (db._clientPool?.terminated === true) throw terminated();
     if ("open" in call) return await open(call.open, call.read, call.limitMs);
+    if ("more" in call) {
+      const transaction = transactions.get(call.more);
+      // The request came after the limit.
+      if (transaction === undefined) throw conflict();
+      return await transaction.read(call.read);
+    }
     if ("read" in call) return (await readAlone(db, call.read)).answer;
     if ("duplicate" in call || "clockAheadMs" in call) {
       await warn(call);
@@ -96,12 +108,19 @@ export function driveClient(
         decide = resolve;
       });
       const refs: PendingTransaction["refs"] = new Map();
+      let opened: Transaction | undefined;
+      const readMore = async (more: FirestoreReads): Promise<unknown> => {
+        if (opened === undefined) throw conflict();
+        const found = await readWithin(db, opened, more);
+        for (const [id, ref] of found.refs) refs.set(id, ref);
+        return found.answer;
+      };
       const read = async (transaction: Transaction): Promise<void> => {
-        const found = await readWithin(db, transaction, reads);
+        opened = transaction;
+        const found = await readMore(reads);
         // The client itself looks at it only with the commit. A rejection without a handler would end the process.
         await transaction._transactionIdPromise;
-        for (const [id, ref] of found.refs) refs.set(id, ref);
-        answer(found.answer);
+        answer(found);
       };
       const write = async (transaction: Transaction): Promise<void> => {
         const writes = await decision;
@@ -109,7 +128,7 @@ export function driveClient(
         for (const write of writes) apply(db, transaction, refs, write);
       };
       const ended = transact(db, read, write);
-      transactions.set(number, { refs, decide, ended });
+      transactions.set(number, { refs, read: readMore, decide, ended });
       // The operation that should commit or roll back may have ended.
       const limit = setTimeout(() => {
         transactions.delete(number);
@@ -288,8 +307,10 @@ function reference(db: Database, { collection, id }: FirestoreRef): Reference {
 function queries(db: Database, reads: Exclude<FirestoreReads, { documents: unknown }>): Query[] {
   const collection = db.collection(reads.collection);
   if ("from" in reads) {
-    const { from, before } = reads;
-    return [collection.where("__name__", ">=", from).where("__name__", "<", before)];
+    const { from, before, limit } = reads;
+    const query = collection.where("__name__", ">=", from).where("__name__", "<", before);
+    // Whoever does not know limits answers more.
+    return [limit === null ? query : (query.limit?.(limit) ?? query)];
   }
   return reads.oneOf.map((values) => {
     const [first = "", ...others] = values;

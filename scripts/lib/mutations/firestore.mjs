@@ -10,8 +10,8 @@ export const firestore = [
     [
       [
         "firestore/documents.rs",
-        "is_held(self.expires_at_ms, now_ms)",
-        "self.expires_at_ms > now_ms",
+        "pub fn is_live(&self, now_ms: i64) -> bool {\n        is_held(self.expires_at_ms, now_ms)",
+        "pub fn is_live(&self, now_ms: i64) -> bool {\n        self.expires_at_ms > now_ms",
       ],
     ],
   ),

@@ -46,6 +46,10 @@ impl Transport for ScriptedDocuments {
         })
     }
 
+    async fn more(&self, _: &[u8], what: &ReadSet) -> Read {
+        self.read(what).await
+    }
+
     async fn commit(&self, _: &[u8], writes: Vec<Write>) -> std::result::Result<(), Failure> {
         for write in writes {
             // Its fields can be made, whatever was read.
@@ -102,6 +106,7 @@ fn documents(input: &mut Unstructured<'_>) -> Result<Documents> {
             asked: Instant::now(),
             own_ms: None,
         }),
+        ..Documents::default()
     })
 }
 

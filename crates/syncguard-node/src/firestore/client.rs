@@ -1,6 +1,6 @@
 //! Firestore through a client in JavaScript. A transaction takes two questions.
 //!
-//! `open` starts the client's transaction, which reads and then waits. `commit` makes it write and end, `rollback`
+//! `open` starts the client's transaction, which reads and then waits. `more` makes it read more. `commit` makes it write and end, `rollback`
 //! makes it end without writes.
 
 use std::fmt;
@@ -54,8 +54,13 @@ impl FirestoreClient {
                 let sets: Vec<_> = lock_ids.chunks(MOST_VALUES).collect();
                 json!({ "collection": self.collection, "field": LOCK_ID_FIELD, "oneOf": sets })
             }
-            ReadSet::Between { from, before } => {
-                json!({ "collection": self.collection, "from": from, "before": before })
+            ReadSet::Between {
+                from,
+                before,
+                limit,
+            } => {
+                let collection = &self.collection;
+                json!({ "collection": collection, "from": from, "before": before, "limit": limit })
             }
         }
     }
@@ -123,6 +128,11 @@ impl Transport for FirestoreClient {
             transaction: number.to_be_bytes().to_vec(),
             found,
         })
+    }
+
+    async fn more(&self, transaction: &[u8], what: &ReadSet) -> Result<Documents, Failure> {
+        let request = json!({ "more": number_of(transaction), "read": self.reads(what) });
+        documents(what, self.bridge.ask(&request).await.map_err(failure)?)
     }
 
     async fn commit(&self, transaction: &[u8], writes: Vec<Write>) -> Result<(), Failure> {

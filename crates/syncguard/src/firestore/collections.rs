@@ -8,9 +8,10 @@ use super::clock::DecidingClock;
 use super::config::FirestoreConfig;
 use super::connection::client::Client;
 use super::connection::shared::FirestoreConnection;
-use super::decision::{Decision, Warning};
+use super::decision::Warning;
 use super::error::TransactionStep;
 use super::operations::is_locked;
+use super::progress::Progress;
 use super::transaction::{read, transact};
 use super::transport::{Documents, Page, ReadSet, Transport};
 use crate::asking::sending::Sending;
@@ -82,7 +83,7 @@ impl Collections {
         &self,
         sending: &Sending,
         what: &ReadSet,
-        decide: impl Fn(&Documents, i64) -> Result<Decision<T>, Error>,
+        decide: impl Fn(&Documents, i64) -> Result<Progress<T>, Error>,
     ) -> Result<T, Error> {
         self.transact(what, |found| {
             // What is written counts from the time that this takes.
@@ -101,7 +102,7 @@ impl Collections {
     pub(super) async fn change<T>(
         &self,
         what: &ReadSet,
-        decide: impl Fn(&Documents, i64) -> Result<Decision<T>, Error>,
+        decide: impl Fn(&Documents, i64) -> Result<Progress<T>, Error>,
     ) -> Result<T, Error> {
         self.transact(what, |found| decide(found, self.clock.for_others(found)))
             .await
@@ -110,7 +111,7 @@ impl Collections {
     async fn transact<T>(
         &self,
         what: &ReadSet,
-        decide: impl Fn(&Documents) -> Result<Decision<T>, Error>,
+        decide: impl Fn(&Documents) -> Result<Progress<T>, Error>,
     ) -> Result<T, Error> {
         transact(
             &self.transport()?,
@@ -120,6 +121,29 @@ impl Collections {
             |warning| self.warn(warning),
         )
         .await
+    }
+
+    /// Decides something outside of a transaction, and writes nothing. What is read later may show a later moment.
+    pub(super) async fn look<T>(
+        &self,
+        what: &ReadSet,
+        decide: impl Fn(&Documents, i64) -> Result<Progress<T>, Error>,
+    ) -> Result<T, Error> {
+        let (mut found, now_ms) = self.read(what).await?;
+        loop {
+            match decide(&found, now_ms)? {
+                Progress::Decided(decision) => {
+                    decision.warnings.iter().for_each(|it| self.warn(it));
+                    return Ok(decision.answer);
+                }
+                Progress::Read(what) => {
+                    for what in what {
+                        let (more, _) = self.read(&what).await?;
+                        found.add(what, more);
+                    }
+                }
+            }
+        }
     }
 
     pub(super) async fn read(&self, what: &ReadSet) -> Result<(Documents, i64), Error> {
@@ -148,7 +172,7 @@ impl Collections {
             let (_permit, _counted) = (permit, counted);
             let decide = |found: &Documents| {
                 let now_ms = clock.for_others(found);
-                Ok(is_locked::decide_cleanup(found.lock()?.as_ref(), now_ms))
+                Ok(is_locked::decide_cleanup(found.lock()?.as_ref(), now_ms).into())
             };
             let _ = transact(&transport, limit, &what, decide, |_| {}).await;
         });

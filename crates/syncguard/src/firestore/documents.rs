@@ -1,5 +1,6 @@
 //! The documents of a lock, and their fields.
 
+use super::ids::DocumentIds;
 use crate::asking::inspection::LockRecord;
 use crate::text::error::{Error, ErrorKind};
 use crate::values::due::{DoneMark, Due};
@@ -52,6 +53,11 @@ impl LockState {
             expires_at_ms: number(&field, EXPIRES_AT_FIELD)?,
             labels: labels(&field),
         })
+    }
+
+    /// Whether it is the lock of those who share a key, which has a lock id that nobody owns.
+    pub fn is_group(&self) -> bool {
+        LockId::parse(&self.lock_id).is_ok_and(|lock_id| lock_id.is_group_of(&self.document_id))
     }
 
     /// Whether somebody holds it at `now_ms`.
@@ -116,10 +122,20 @@ impl LockDocument {
         fields
     }
 
+    /// Whether it is the lock of those who share the key.
+    fn is_group(&self) -> bool {
+        DocumentIds::of(&self.key).is_ok_and(|ids| self.lock_id.is_group_of(&ids.lock))
+    }
+
+    /// Whether somebody holds it at `now_ms`.
+    pub(super) fn is_live(&self, now_ms: i64) -> bool {
+        is_held(self.expires_at_ms, now_ms)
+    }
+
     /// The lock as callers see it, read at that time.
     pub fn into_record(self, read_at_ms: i64) -> LockRecord {
         LockRecord {
-            is_shared: self.key.reader_id().is_some(),
+            is_shared: self.key.reader_id().is_some() || self.is_group(),
             key: self.key,
             lock_id: self.lock_id,
             expires_at_ms: self.expires_at_ms,

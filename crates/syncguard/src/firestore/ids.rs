@@ -2,6 +2,7 @@
 
 use crate::text::error::Error;
 use crate::values::key::{Key, KeySpace, split_reader, split_slot};
+use crate::values::lock_id::LockId;
 
 /// Document ids have up to 1500 bytes. No id is derived by appending to another, so nothing is reserved.
 pub const KEYS: KeySpace<'static> = KeySpace {
@@ -33,6 +34,11 @@ impl DocumentIds {
         })
     }
 
+    /// That of the lock of all who share the key, in the collection of locks, if these are the ids of one of them.
+    pub fn group(&self) -> Option<String> {
+        group_of(&self.lock)
+    }
+
     /// That of what is stored of the periods of the key, in the collection of fence counters: a document of its own, because
     /// whoever sets a counter replaces its document.
     pub fn mark(&self) -> String {
@@ -40,13 +46,26 @@ impl DocumentIds {
     }
 }
 
-/// The ids of the locks on all slots of `key` are from the first one on, before the second.
+/// The ids of the locks on all slots of `key`, and on their gate, are from the first one on, before the second.
 ///
 /// # Errors
 /// As [`DocumentIds::of`].
 pub(super) fn slot_ids(key: &Key) -> Result<[String; 2], Error> {
     let slots_key = KEYS.slots_key(key)?.replace('/', SLASH);
-    Ok([MARK, AFTER_MARK].map(|mark| format!("{slots_key}{mark}")))
+    Ok(['0', AFTER_NUMBERS].map(|first| format!("{slots_key}{MARK}{first}")))
+}
+
+/// The ids of the locks of those who share a key are from the first one on, before the second. `group` is that of the lock on the key.
+pub(super) fn reader_ids(group: &str) -> [String; 2] {
+    let name = group.strip_prefix(MARK).unwrap_or(group);
+    [READER, AFTER_READER].map(|first| format!("{name}{MARK}{first}"))
+}
+
+/// The id of the lock on the key that `reader` shares with others, if that is the id of such a lock.
+pub(super) fn group_of(reader: &str) -> Option<String> {
+    let (name, reader) = reader.rsplit_once(MARK)?;
+    LockId::parse(reader.strip_prefix(READER)?).ok()?;
+    Some(unreserved(name.to_owned()))
 }
 
 /// The number of the slot that the id of a lock stands for.
@@ -58,8 +77,11 @@ pub(super) fn slot_number(id: &str) -> Option<u16> {
 const SLASH: &str = "\u{37e}";
 /// What stands in front of names that Firestore reserves, and in front of the number of a slot and what tells a mark.
 const MARK: char = '\u{387}';
-/// The next character in the order of bytes, in which Firestore has ids.
-const AFTER_MARK: char = '\u{388}';
+/// What comes after all numbers in the order of bytes, in which Firestore has ids.
+const AFTER_NUMBERS: char = ':';
+/// What the id of a reader begins with, and the next character.
+const READER: char = 'r';
+const AFTER_READER: char = 's';
 
 /// `id` if Firestore allows it, else another id that it allows and that no other key has.
 ///
@@ -69,7 +91,7 @@ const AFTER_MARK: char = '\u{388}';
 fn allowed(id: String) -> String {
     let id = match (split_slot(&id), split_reader(&id)) {
         (Some((slots_key, number)), _) => format!("{slots_key}{MARK}{number}"),
-        (_, Some((key, lock_id))) => format!("{key}{MARK}r{}", lock_id.as_str()),
+        (_, Some((key, lock_id))) => format!("{key}{MARK}{READER}{}", lock_id.as_str()),
         _ => id,
     };
     let id = if id.contains('/') {
@@ -77,10 +99,15 @@ fn allowed(id: String) -> String {
     } else {
         id
     };
-    if is_reserved(&id) {
-        return format!("{MARK}{id}");
+    unreserved(id)
+}
+
+/// `id`, or another one in the place of a name that Firestore reserves.
+fn unreserved(id: String) -> String {
+    match is_reserved(&id) {
+        true => format!("{MARK}{id}"),
+        false => id,
     }
-    id
 }
 
 /// Whether Firestore reserves a name: `.`, `..` and `__…__`.
@@ -150,6 +177,32 @@ mod tests {
             let DocumentIds { lock, counter } = DocumentIds::of(&key).unwrap();
             assert!(lock < from || lock >= before, "{lock}");
             assert!(seen.insert(lock) && seen.insert(counter));
+        }
+    }
+
+    #[test]
+    fn readers_have_ids_of_their_own_beside_the_slots() {
+        let mut seen = HashSet::new();
+        for key in ["a", "a/", "a/r", "a·r", ".", "·.", "__a__", "/", "r"] {
+            let key = Key::new(key).unwrap();
+            let DocumentIds { lock, counter } = DocumentIds::of(&key).unwrap();
+            let ([from, before], slots) = (reader_ids(&lock), slot_ids(&key).unwrap());
+            assert!(slots[1] < from && (lock < from || lock >= before));
+            for _ in 0..20 {
+                let lock_id = LockId::generate().unwrap();
+                let reader = DocumentIds::of(&key.reader(&lock_id)).unwrap();
+                assert!(from < reader.lock && reader.lock < before);
+                assert_eq!(group_of(&reader.lock).as_ref(), Some(&lock));
+                assert_eq!(
+                    (&reader.counter, slot_number(&reader.lock)),
+                    (&counter, None)
+                );
+                assert!(!reader.lock.contains('/') && !is_reserved(&reader.lock));
+                assert!(seen.insert(reader.lock));
+            }
+            assert_eq!(group_of(&lock), None);
+            assert_eq!(group_of(&DocumentIds::of(&key.gate()).unwrap().lock), None);
+            assert!(seen.insert(lock));
         }
     }
 

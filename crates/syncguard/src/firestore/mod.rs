@@ -32,6 +32,8 @@
 //! Acquire, release and extend are two round trips: a read that opens the transaction, and the commit. That is so for
 //! any number of keys, but locks are found by their lock ids with one query for each thirty. Slots take one round trip
 //! more, before: it looks which are held. If none is free, it is the only one.
+//! Those who share a key take one more to release or extend, in the transaction: they read the lock that they have together, and,
+//! in a release, whether anybody else is left.
 //! After a conflict with another transaction they start again, within the operation's time limit.
 //! `is_locked` and `lookup` are one round trip. The pure half of an operation is the function `decide` in the
 //! module of its name: from the documents that were read and the time, it makes the answer and the writes.
@@ -55,10 +57,12 @@ mod documents;
 mod error;
 mod ids;
 mod operations;
+mod progress;
 mod transaction;
 mod transport;
 
 use std::fmt;
+use std::iter;
 use std::slice;
 use std::sync::Arc;
 use std::time::Duration;
@@ -75,18 +79,19 @@ pub use self::documents::{
     CounterDocument, EXPIRES_AT_FIELD, Field, LOCK_ID_FIELD, LockDocument, LockState, MarkDocument,
 };
 pub use self::error::{Failure, classify, code_from_name, without_token};
+use self::ids::group_of;
 pub use self::ids::{DocumentIds, KEYS};
 use self::operations::acquire::WantedLock;
 pub use self::operations::release::mark_after;
 use self::operations::{acquire, extend, force_release, is_locked, list, lookup, mark, release};
+use self::progress::Progress;
 pub use self::transport::{
-    Document, Documents, MOST_VALUES, Page, ReadSet, ServerTime, StartedTransaction, Transport,
+    Document, Documents, Further, MOST_VALUES, Page, ReadSet, ServerTime, StartedTransaction,
+    Transport,
 };
 use crate::asking::inspection::{Facts, LockPage, LockRecord, Lookup, PageRequest};
 use crate::asking::outcome::{AcquireOutcome, ExtendOutcome, Outcome, ReleaseOutcome};
-use crate::asking::request::{
-    AcquireRequest, Extension, Finish, Operation, runs_no_scripts, shares_nothing,
-};
+use crate::asking::request::{AcquireRequest, Extension, Finish, Operation, runs_no_scripts};
 use crate::asking::sending::Sending;
 use crate::background::backend::{Backend, Capabilities};
 use crate::background::work::Work;
@@ -197,7 +202,12 @@ impl FirestoreBackend {
                     wanted.push(WantedLock::of(key.clone())?);
                     continue;
                 }
-                ClaimKind::Shared => return Err(shares_nothing("Firestore")),
+                ClaimKind::Shared => {
+                    for claim in same {
+                        wanted.push(WantedLock::shared(key, &claim.lock_id)?);
+                    }
+                    continue;
+                }
                 ClaimKind::SlotOf(slots) => slots,
             };
             let (found, now_ms) = self.collections.read(&acquire::slots_of(key)?).await?;
@@ -210,48 +220,40 @@ impl FirestoreBackend {
     }
 
     async fn release(&self, lock_ids: &[LockId]) -> Result<Batch<ReleaseOutcome>, Error> {
-        self.collections
-            .change(&owned_by(lock_ids), |found, now_ms| {
-                Ok(release::decide(lock_ids, &found.locks()?, now_ms))
-            })
-            .await
+        let decide = |found: &Documents, now_ms| release::decide(lock_ids, found, now_ms);
+        self.collections.change(&owned_by(lock_ids), decide).await
     }
 
     async fn finish(&self, lock_id: &LockId, done: &Finish) -> Result<ReleaseOutcome, Error> {
         self.collections
             .change(&release::finished_by(done)?, |found, now_ms| {
-                release::decide_done(lock_id, done, found, now_ms)
+                release::decide_done(lock_id, done, found, now_ms).map(Progress::Decided)
             })
             .await
     }
 
     async fn mark(&self, key: &Key, change: &MarkChange) -> Result<Option<DoneMark>, Error> {
         let what = mark::mark_of(key)?;
-        if *change == MarkChange::Keep {
-            let (found, now_ms) = self.collections.read(&what).await?;
-            return Ok(mark::decide(key, change, &found, now_ms)?.answer);
+        let decide = |found: &Documents, now_ms| {
+            mark::decide(key, change, found, now_ms).map(Progress::Decided)
+        };
+        match change {
+            MarkChange::Keep => self.collections.look(&what, decide).await,
+            _ => self.collections.change(&what, decide).await,
         }
-        self.collections
-            .change(&what, |found, now_ms| {
-                mark::decide(key, change, found, now_ms)
-            })
-            .await
     }
 
     async fn extend(&self, extension: &Extension) -> Result<ExtendOutcome, Error> {
-        self.collections
-            .grant(
-                &Sending::default(),
-                &owned_by(&extension.lock_ids),
-                |found, now_ms| Ok(extend::decide(extension, &found.locks()?, now_ms)),
-            )
-            .await
+        let what = owned_by(&extension.lock_ids);
+        let decide = |found: &Documents, now_ms| extend::decide(extension, found, now_ms);
+        let sending = Sending::default();
+        self.collections.grant(&sending, &what, decide).await
     }
 
     async fn is_locked(&self, key: &Key) -> Result<bool, Error> {
-        let what = lock_on(key)?;
-        let (found, now_ms) = self.collections.read(&what).await?;
-        let state = is_locked::decide(found.lock()?.as_ref(), now_ms);
+        let (id, what) = lock_on(key)?;
+        let decide = |found: &Documents, now_ms| is_locked::step(found, &id, now_ms);
+        let state = self.collections.look(&what, decide).await?;
         if state == is_locked::DocumentState::LeftOver
             && self.collections.config.cleanup_in_is_locked
         {
@@ -263,33 +265,23 @@ impl FirestoreBackend {
     async fn lookup(&self, lookup: &Lookup) -> Result<Option<LockRecord>, Error> {
         match lookup {
             Lookup::Key(key) => {
-                let (found, now_ms) = self.collections.read(&lock_on(key)?).await?;
-                Ok(lookup::decide_by_key(found.lock_document()?, now_ms))
+                let (id, what) = lock_on(key)?;
+                let decide = |found: &Documents, now_ms| lookup::decide_by_key(found, &id, now_ms);
+                self.collections.look(&what, decide).await
             }
             Lookup::LockId(lock_id) => {
-                let (found, now_ms) = self
-                    .collections
-                    .read(&owned_by(slice::from_ref(lock_id)))
-                    .await?;
-                let document = |id: &str| found.lock_document_of(id);
-                let decision =
-                    lookup::decide_by_lock_id(lock_id, &found.locks()?, document, now_ms)?;
-                decision
-                    .warnings
-                    .iter()
-                    .for_each(|it| self.collections.warn(it));
-                Ok(decision.answer)
+                let what = owned_by(slice::from_ref(lock_id));
+                let decide =
+                    |found: &Documents, now_ms| lookup::decide_by_lock_id(lock_id, found, now_ms);
+                self.collections.look(&what, decide).await
             }
         }
     }
 
     async fn force_release(&self, key: &Key) -> Result<bool, Error> {
-        let what = lock_on(key)?;
-        self.collections
-            .change(&what, |found, now_ms| {
-                Ok(force_release::decide(found.lock()?.as_ref(), now_ms))
-            })
-            .await
+        let (id, what) = lock_on(key)?;
+        let decide = |found: &Documents, now_ms| force_release::decide(found, &id, now_ms);
+        self.collections.change(&what, decide).await
     }
 
     async fn list(&self, page: &PageRequest) -> Result<LockPage, Error> {
@@ -297,9 +289,19 @@ impl FirestoreBackend {
         let after = list::after(page.after.as_deref())?;
         // Taken before the read, as for a look-up.
         let asked_ms = self.collections.clock.now_ms();
-        let found = self.collections.page(after, limit).await?;
-        let now_ms = self.collections.clock.for_read(found.server_time, asked_ms);
-        Ok(list::outcome(&found, limit, now_ms))
+        let page = self.collections.page(after, limit).await?;
+        let now_ms = self.collections.clock.for_read(page.server_time, asked_ms);
+        let (count, locks) = (page.documents.len(), list::groups(&page.documents));
+        let mut found = Documents {
+            locks: page.documents,
+            ..Documents::default()
+        };
+        if !locks.is_empty() {
+            let groups = named(locks);
+            let (more, _) = self.collections.read(&groups).await?;
+            found.add(groups, more);
+        }
+        Ok(list::outcome(&found, count, limit, now_ms))
     }
 
     async fn facts(&self) -> Result<Vec<Facts>, Error> {
@@ -350,7 +352,13 @@ impl Backend for FirestoreBackend {
 
     fn watch(&self, claim: &Claim) -> Option<Watch> {
         let what = match claim.kind {
-            ClaimKind::Exclusive | ClaimKind::Shared => lock_on(&claim.key),
+            ClaimKind::Exclusive => lock_on(&claim.key).map(|(_, what)| what),
+            // Whoever holds the gate keeps readers out, too.
+            ClaimKind::Shared => [claim.key.clone(), claim.key.gate()]
+                .iter()
+                .map(|key| Ok(DocumentIds::of(key)?.lock))
+                .collect::<Result<_, Error>>()
+                .map(named),
             ClaimKind::SlotOf(_) => acquire::slots_of(&claim.key),
         };
         self.collections.transport().ok()?.watch(&what.ok()?)
@@ -362,11 +370,17 @@ impl Backend for FirestoreBackend {
     }
 }
 
-fn lock_on(key: &Key) -> Result<ReadSet, Error> {
-    Ok(ReadSet::Named {
-        locks: vec![DocumentIds::of(key)?.lock],
-        counters: Vec::new(),
-    })
+/// The id of the lock on a key, and what shows it: of one who shares a key, also what all have together.
+fn lock_on(key: &Key) -> Result<(String, ReadSet), Error> {
+    let id = DocumentIds::of(key)?.lock;
+    let locks = iter::once(id.clone()).chain(group_of(&id)).collect();
+    Ok((id, named(locks)))
+}
+
+/// What shows the locks with these ids.
+fn named(locks: Vec<String>) -> ReadSet {
+    let counters = Vec::new();
+    ReadSet::Named { locks, counters }
 }
 
 fn owned_by(lock_ids: &[LockId]) -> ReadSet {

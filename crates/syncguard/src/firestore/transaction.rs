@@ -1,13 +1,17 @@
 //! Reads, decides and writes in one transaction, and starts again after a conflict.
 
+use std::future::poll_fn;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::Poll;
 use std::time::Duration;
 
+use futures_core::future::BoxFuture;
 use tokio::time::{Instant, sleep, timeout_at};
 
 use super::decision::{Decision, Warning};
 use super::error::{Failure, TransactionStep, timed_out};
+use super::progress::Progress;
 use super::transport::{Documents, ReadSet, Transport};
 use crate::random;
 use crate::text::error::Error;
@@ -16,14 +20,14 @@ use crate::text::error::Error;
 const FIRST_WAIT: Duration = Duration::from_millis(10);
 const LONGEST_WAIT: Duration = Duration::from_millis(320);
 
-/// Reads `what`, calls `decide`, and commits the writes that it has decided. After a conflict with another
+/// Reads `what` and what `decide` asks for besides, and commits the writes that it has decided. After a conflict with another
 /// transaction it does all of that again, within `limit`. `decide` gets the documents of each attempt, and must take
 /// the time itself, so that the time too is that of the attempt.
 pub(super) async fn transact<T>(
     transport: &Arc<dyn Transport>,
     limit: Duration,
     what: &ReadSet,
-    decide: impl Fn(&Documents) -> Result<Decision<T>, Error>,
+    decide: impl Fn(&Documents) -> Result<Progress<T>, Error>,
     warn: impl Fn(&Warning),
 ) -> Result<T, Error> {
     let deadline = Instant::now() + limit;
@@ -79,7 +83,7 @@ async fn attempt<T>(
     transport: &Arc<dyn Transport>,
     what: &ReadSet,
     repeated: &mut Vec<u8>,
-    decide: &impl Fn(&Documents) -> Result<Decision<T>, Error>,
+    decide: &impl Fn(&Documents) -> Result<Progress<T>, Error>,
     committing: &AtomicBool,
 ) -> Result<Result<Decision<T>, Error>, Error> {
     let begun = match transport.begin(what, std::mem::take(repeated)).await {
@@ -94,7 +98,20 @@ async fn attempt<T>(
         transport,
         id: begun.transaction,
     };
-    let mut decision = decide(&begun.found)?;
+    let mut found = begun.found;
+    let mut decision = loop {
+        match decide(&found)? {
+            Progress::Decided(decision) => break decision,
+            Progress::Read(what) => {
+                if let Err(failure) = read_more(transport, &open.id, what, &mut found).await {
+                    if failure.is_conflict() {
+                        *repeated = open.ended();
+                    }
+                    return failed(failure, TransactionStep::Read);
+                }
+            }
+        }
+    };
     if decision.writes.is_empty() {
         return Ok(Ok(decision));
     }
@@ -112,6 +129,44 @@ async fn attempt<T>(
             failed(failure, TransactionStep::Commit)
         }
     }
+}
+
+/// Reads all of that in the transaction, in one round trip.
+async fn read_more(
+    transport: &Arc<dyn Transport>,
+    transaction: &[u8],
+    what: Vec<ReadSet>,
+    found: &mut Documents,
+) -> Result<(), Failure> {
+    let reads = what.iter().map(|what| transport.more(transaction, what));
+    let answers = all(reads.collect()).await;
+    for (what, more) in what.into_iter().zip(answers) {
+        let more = more?;
+        // The time by which to decide is that after all reads.
+        found.read_at_ms = more.read_at_ms.or(found.read_at_ms);
+        found.add(what, more);
+    }
+    Ok(())
+}
+
+/// Waits for all of these at once.
+async fn all<T>(mut asked: Vec<BoxFuture<'_, T>>) -> Vec<T> {
+    let mut answers: Vec<Option<T>> = asked.iter().map(|_| None).collect();
+    poll_fn(|context| {
+        for (asked, answer) in asked.iter_mut().zip(&mut answers) {
+            if answer.is_none()
+                && let Poll::Ready(ready) = asked.as_mut().poll(context)
+            {
+                *answer = Some(ready);
+            }
+        }
+        match answers.iter().all(Option::is_some) {
+            true => Poll::Ready(()),
+            false => Poll::Pending,
+        }
+    })
+    .await;
+    answers.into_iter().flatten().collect()
 }
 
 fn failed<T>(failure: Failure, step: TransactionStep) -> Result<Result<T, Error>, Error> {

@@ -26,6 +26,14 @@ pub trait Transport: fmt::Debug + Send + Sync + 'static {
     /// a conflict, or empty. If the future is dropped, no transaction may stay open for long.
     async fn begin(&self, what: &ReadSet, repeats: Vec<u8>) -> Result<StartedTransaction, Failure>;
 
+    /// Reads more in the transaction with this id. Only shared locks need it.
+    async fn more(&self, transaction: &[u8], what: &ReadSet) -> Result<Documents, Failure> {
+        let _ = (transaction, what);
+        Err(Failure::unsent(Error::invalid(
+            "locks cannot be shared through a client that reads once in a transaction",
+        )))
+    }
+
     /// Commits these writes, all or none, in the transaction with this id.
     async fn commit(&self, transaction: &[u8], writes: Vec<Write>) -> Result<(), Failure>;
 
@@ -74,6 +82,8 @@ pub enum ReadSet {
         from: String,
         /// The id after the last one.
         before: String,
+        /// How many to read at most, in the order of their ids; `None` for all.
+        limit: Option<usize>,
     },
 }
 
@@ -109,6 +119,17 @@ pub struct Documents {
     pub read_at_ms: Option<i64>,
     /// What the answer has shown of Firestore's clock. Without it, nobody sees that the clock which decides is wrong.
     pub server_time: Option<ServerTime>,
+    /// What was read after the first answer.
+    pub further: Further,
+}
+
+/// What an operation has read after the first answer, because of what that has shown.
+#[derive(Debug, Default)]
+pub struct Further {
+    /// The ids of locks.
+    locks: Vec<String>,
+    /// The ends of ranges, and from where on each was not read yet; `None` if there is no more.
+    ranges: Vec<(String, Option<String>)>,
 }
 
 /// Some documents of the collection of locks.
@@ -134,11 +155,6 @@ impl Documents {
         self.locks.first().map(Document::state).transpose()
     }
 
-    /// The same lock, complete.
-    pub(super) fn lock_document(&self) -> Result<Option<LockDocument>, Error> {
-        self.locks.first().map(Document::lock).transpose()
-    }
-
     /// All locks.
     pub(super) fn locks(&self) -> Result<Vec<LockState>, Error> {
         self.locks.iter().map(Document::state).collect()
@@ -160,6 +176,55 @@ impl Documents {
     pub(super) fn counter_of(&self, id: &str) -> Result<Option<CounterDocument>, Error> {
         let found = self.counters.iter().find(|found| found.id == id);
         found.map(Document::counter).transpose()
+    }
+
+    /// Adds what was read later. What is known already stays as it is.
+    pub(super) fn add(&mut self, what: ReadSet, more: Self) {
+        match what {
+            ReadSet::Named { locks, .. } => self.further.locks.extend(locks),
+            ReadSet::Between { before, limit, .. } => {
+                let is_whole = limit.is_none_or(|limit| more.locks.len() < limit);
+                let last = more.locks.last().filter(|_| !is_whole);
+                // All ids of a range are as long, so that none stands between that of the last and this.
+                let rest = last.map(|last| format!("{}!", last.id));
+                self.further.ranges.push((before, rest));
+            }
+            ReadSet::Owned { .. } => {}
+        }
+        for (known, more) in [
+            (&mut self.locks, more.locks),
+            (&mut self.counters, more.counters),
+        ] {
+            for document in more {
+                if !known.iter().any(|known| known.id == document.id) {
+                    known.push(document);
+                }
+            }
+        }
+    }
+
+    /// Whether the lock with this document id was looked for after the first answer.
+    pub(super) fn has_looked_for(&self, id: &str) -> bool {
+        self.further.locks.iter().any(|known| known == id)
+    }
+
+    /// From where on the range that ends with `before` was not read yet, if it was read at all; an inner `None` if there is no more.
+    pub(super) fn rest_of(&self, before: &str) -> Option<Option<&str>> {
+        let mut ranges = self.further.ranges.iter().rev();
+        let (_, rest) = ranges.find(|(known, _)| known == before)?;
+        Some(rest.as_deref())
+    }
+
+    /// The complete locks that were read whose documents have ids from `from` on, before `before`, and those ids.
+    pub(super) fn between(
+        &self,
+        [from, before]: &[String; 2],
+    ) -> Result<Vec<(&str, LockDocument)>, Error> {
+        let found = self.locks.iter();
+        found
+            .filter(|found| found.id >= *from && found.id < *before)
+            .map(|found| Ok((found.id.as_str(), found.lock()?)))
+            .collect()
     }
 
     /// What the document with this id says of the periods of a key.
@@ -189,5 +254,55 @@ impl Document {
 
     fn mark(&self) -> Result<Option<DoneMark>, Error> {
         MarkDocument::read(|name| self.field(name))
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+    use crate::firestore::documents::{EXPIRES_AT_FIELD, LOCK_ID_FIELD};
+    use crate::values::lock_id::LockId;
+
+    /// A lock as a query finds it, reduced to who holds it until when.
+    pub(in super::super) fn held(id: &str, lock_id: &LockId, expires_at_ms: i64) -> Document {
+        let fields = [
+            (LOCK_ID_FIELD, Field::Text(lock_id.as_str().to_owned())),
+            (EXPIRES_AT_FIELD, Field::Number(expires_at_ms as f64)),
+        ];
+        Document {
+            id: id.to_owned(),
+            fields: fields.map(|(name, value)| (name.to_owned(), value)).into(),
+        }
+    }
+
+    #[test]
+    fn a_range_is_read_through_once_a_page_is_not_full() {
+        let lock_id = LockId::generate().unwrap();
+        let page = |ids: &[&str]| Documents {
+            locks: ids.iter().map(|id| held(id, &lock_id, 7)).collect(),
+            ..Documents::default()
+        };
+        let what = |limit| ReadSet::Between {
+            from: "k".to_owned(),
+            before: "l".to_owned(),
+            limit,
+        };
+        let mut found = page(&["k2"]);
+        assert_eq!(found.rest_of("l"), None);
+        found.add(what(Some(2)), page(&["k1", "k2"]));
+        assert_eq!(found.rest_of("l"), Some(Some("k2!")));
+        found.add(what(Some(2)), page(&["k3"]));
+        assert_eq!((found.rest_of("l"), found.rest_of("m")), (Some(None), None));
+        let ids: Vec<_> = found.locks.iter().map(|lock| lock.id.as_str()).collect();
+        assert_eq!(ids, ["k2", "k1", "k3"]);
+        found.add(what(None), page(&["k1", "k2"]));
+        assert_eq!(found.rest_of("l"), Some(None));
+        assert!(!found.has_looked_for("k1"));
+        let named = ReadSet::Named {
+            locks: vec!["k1".to_owned()],
+            counters: Vec::new(),
+        };
+        found.add(named, Documents::default());
+        assert!(found.has_looked_for("k1"));
     }
 }

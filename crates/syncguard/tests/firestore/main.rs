@@ -16,6 +16,7 @@ mod faults;
 mod fields;
 mod mediator;
 mod secured;
+mod shared;
 mod stage;
 #[path = "../support/mod.rs"]
 mod support;
@@ -33,6 +34,7 @@ fn main() -> ExitCode {
         ("faults", faults::TESTS),
         ("fields", fields::TESTS),
         ("secured", secured::TESTS),
+        ("shared", shared::TESTS),
         ("transactions", transactions::TESTS),
         ("wakeups", wakeups::TESTS),
     ])

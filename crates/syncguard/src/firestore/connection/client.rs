@@ -114,6 +114,35 @@ pub(in crate::firestore) struct Client<S = transport::Channel> {
     work: Work,
 }
 
+/// How documents are read.
+#[derive(Clone)]
+enum Consistency {
+    /// Outside of a transaction.
+    Alone,
+    /// They begin a transaction.
+    Beginning(TransactionOptions),
+    /// In the transaction with this id.
+    Within(Vec<u8>),
+}
+
+impl Consistency {
+    fn of_query(self) -> Option<QueryFrom> {
+        match self {
+            Self::Alone => None,
+            Self::Beginning(options) => Some(QueryFrom::NewTransaction(options)),
+            Self::Within(transaction) => Some(QueryFrom::Transaction(transaction)),
+        }
+    }
+
+    fn of_documents(self) -> Option<BatchFrom> {
+        match self {
+            Self::Alone => None,
+            Self::Beginning(options) => Some(BatchFrom::NewTransaction(options)),
+            Self::Within(transaction) => Some(BatchFrom::Transaction(transaction)),
+        }
+    }
+}
+
 struct LazyNames {
     config: FirestoreConfig,
     /// Known once the database is.
@@ -161,7 +190,10 @@ impl<S: Channel> Client<S> {
             })),
         };
         let mut reply = ReadReply::default();
-        match self.fetch(&what, Some(options), &mut reply).await {
+        match self
+            .fetch(&what, Consistency::Beginning(options), &mut reply)
+            .await
+        {
             Ok(()) => Ok(reply),
             Err(failure) => {
                 if !reply.transaction.is_empty() {
@@ -173,35 +205,36 @@ impl<S: Channel> Client<S> {
         }
     }
 
-    /// Reads. Starts a transaction if options for one are given.
     async fn fetch(
         &self,
         what: &ReadSet,
-        options: Option<TransactionOptions>,
+        mut how: Consistency,
         reply: &mut ReadReply,
     ) -> Result<(), Failure> {
         let layout = self.layout().await?;
         match what {
             ReadSet::Owned { lock_ids } => {
-                let mut from = options.map(QueryFrom::NewTransaction);
                 for query in layout.by_lock_ids(lock_ids) {
-                    self.fetch_query(query, from.take(), reply).await?;
+                    self.fetch_query(query, how.clone(), reply).await?;
                     // The first has started the transaction.
-                    from = Some(reply.transaction.clone())
-                        .filter(|transaction| !transaction.is_empty())
-                        .map(QueryFrom::Transaction);
+                    if !reply.transaction.is_empty() {
+                        how = Consistency::Within(reply.transaction.clone());
+                    }
                 }
             }
-            ReadSet::Between { from, before } => {
-                let query = layout.between(from, before);
-                let options = options.map(QueryFrom::NewTransaction);
-                self.fetch_query(query, options, reply).await?;
+            ReadSet::Between {
+                from,
+                before,
+                limit,
+            } => {
+                let query = layout.between(from, before, *limit);
+                self.fetch_query(query, how, reply).await?;
             }
             ReadSet::Named { locks, counters } => {
                 let locks = locks.iter().map(|lock| layout.lock(lock));
                 let counters = counters.iter().map(|counter| layout.counter(counter));
                 let documents = locks.chain(counters).collect();
-                self.fetch_documents(documents, options, reply).await?;
+                self.fetch_documents(documents, how, reply).await?;
             }
         }
         Ok(())
@@ -210,12 +243,12 @@ impl<S: Channel> Client<S> {
     async fn fetch_query(
         &self,
         query: QueryType,
-        from: Option<QueryFrom>,
+        how: Consistency,
         reply: &mut ReadReply,
     ) -> Result<(), Failure> {
         let layout = self.layout().await?;
         let asked = Instant::now();
-        let mut parts = self.query(query, from).await?;
+        let mut parts = self.query(query, how).await?;
         while let Some(part) = parts.message().await? {
             reply.begun(part.transaction);
             let time = part.read_time.map(|it| milliseconds(it.seconds, it.nanos));
@@ -230,12 +263,12 @@ impl<S: Channel> Client<S> {
     async fn query(
         &self,
         query: QueryType,
-        from: Option<QueryFrom>,
+        how: Consistency,
     ) -> Result<Streaming<RunQueryResponse>, Failure> {
         let request = RunQueryRequest {
             parent: self.layout().await?.documents(),
             query_type: Some(query),
-            consistency_selector: from,
+            consistency_selector: how.of_query(),
             explain_options: None,
         };
         let request = self.connection.request(request).await?;
@@ -246,7 +279,7 @@ impl<S: Channel> Client<S> {
     async fn fetch_documents(
         &self,
         documents: Vec<String>,
-        options: Option<TransactionOptions>,
+        how: Consistency,
         reply: &mut ReadReply,
     ) -> Result<(), Failure> {
         use api::batch_get_documents_response::Result::Found;
@@ -258,7 +291,7 @@ impl<S: Channel> Client<S> {
                 database: layout.database().to_owned(),
                 documents,
                 mask: None,
-                consistency_selector: options.map(BatchFrom::NewTransaction),
+                consistency_selector: how.of_documents(),
             })
             .await?;
         let mut grpc = self.connection.grpc.clone();
@@ -345,7 +378,7 @@ impl<S: Channel> Transport for Client<S> {
     async fn read(&self, what: &ReadSet) -> Result<Documents, Failure> {
         let _permit = self.connection.permits.acquire(false).await;
         let mut reply = ReadReply::default();
-        self.fetch(what, None, &mut reply).await?;
+        self.fetch(what, Consistency::Alone, &mut reply).await?;
         Ok(reply.found)
     }
 
@@ -367,6 +400,15 @@ impl<S: Channel> Transport for Client<S> {
             transaction: reply.transaction,
             found: reply.found,
         })
+    }
+
+    async fn more(&self, transaction: &[u8], what: &ReadSet) -> Result<Documents, Failure> {
+        // As a commit: the transaction is to end soon.
+        let _permit = self.connection.permits.acquire(true).await;
+        let mut reply = ReadReply::default();
+        let how = Consistency::Within(transaction.to_vec());
+        self.fetch(what, how, &mut reply).await?;
+        Ok(reply.found)
     }
 
     async fn commit(&self, transaction: &[u8], writes: Vec<Write>) -> Result<(), Failure> {
@@ -393,7 +435,9 @@ impl<S: Channel> Transport for Client<S> {
         let _permit = self.connection.permits.acquire(false).await;
         let mut reply = ReadReply::default();
         let asked = Instant::now();
-        let mut parts = self.query(layout.page(after, limit), None).await?;
+        let mut parts = self
+            .query(layout.page(after, limit), Consistency::Alone)
+            .await?;
         while let Some(part) = parts.message().await? {
             let time = part.read_time.map(|it| milliseconds(it.seconds, it.nanos));
             reply.note_time(time, asked);

@@ -33,12 +33,12 @@ use crate::values::time::{Clock, SystemClock};
 use crate::waiting::listener::{Listen, Listener, StoreMessage};
 use futures_core::future::BoxFuture;
 
-/// The name under which the stream tells of one lock, or of those between two ids: the names of the collection and of
-/// the documents, in none of which there is a `/`.
+/// The name under which the stream tells of some locks, or of those between two ids: the names of the collection and of
+/// the documents, in none of which there is a `/`. Nothing follows the last `/` of a range.
 pub(super) fn topic(collection: &str, what: &ReadSet) -> Option<String> {
     match what {
-        ReadSet::Named { locks, .. } => Some(format!("{collection}/{}", locks.first()?)),
-        ReadSet::Between { from, before } => Some(format!("{collection}/{from}/{before}")),
+        ReadSet::Named { locks, .. } => Some(format!("{collection}/{}", locks.join("/"))),
+        ReadSet::Between { from, before, .. } => Some(format!("{collection}/{from}/{before}/")),
         ReadSet::Owned { .. } => None,
     }
 }
@@ -191,17 +191,18 @@ impl Targets {
 
     fn target_of(&self, name: &str) -> TargetType {
         let root = format!("{}/documents", self.database);
-        match name.split('/').collect::<Vec<_>>()[..] {
-            [collection, from, before] => {
-                let document = |id| format!("{root}/{collection}/{id}");
+        let (collection, ids) = name.split_once('/').unwrap_or_default();
+        let document = |id: &str| format!("{root}/{collection}/{id}");
+        match ids.split('/').collect::<Vec<_>>()[..] {
+            [from, before, ""] => {
                 let query = between(collection, document(from), document(before));
                 TargetType::Query(QueryTarget {
                     parent: root,
                     query_type: Some(QueryType::StructuredQuery(query)),
                 })
             }
-            _ => TargetType::Documents(DocumentsTarget {
-                documents: vec![format!("{root}/{name}")],
+            ref ids => TargetType::Documents(DocumentsTarget {
+                documents: ids.iter().map(|id| document(id)).collect(),
             }),
         }
     }
@@ -225,7 +226,7 @@ impl Targets {
         let Some(name) = self.ids.keys().next() else {
             return Ok(None);
         };
-        // One document, also of a range: its name is that of the first.
+        // One document, also of several or a range: its name is that of the first.
         let first = name.split('/').take(2).collect::<Vec<_>>().join("/");
         let id = self.ask_for(self.target_of(&first))?;
         self.test_id = Some(id);

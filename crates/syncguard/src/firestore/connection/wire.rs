@@ -72,15 +72,18 @@ impl ResourceNames {
     pub(super) fn page(&self, after: Option<&str>, limit: usize) -> QueryType {
         let after = after.map(|id| compared(Operator::GreaterThan, self.lock(id)));
         QueryType::StructuredQuery(StructuredQuery {
-            limit: Some(i32::try_from(limit).unwrap_or(i32::MAX)),
+            limit: Some(in_query(limit)),
             ..in_order(&self.collection, after)
         })
     }
 
-    /// The query for the locks whose ids are from `from` on, before `before`.
-    pub(super) fn between(&self, from: &str, before: &str) -> QueryType {
+    /// The query for the first `limit` locks whose ids are from `from` on, before `before`.
+    pub(super) fn between(&self, from: &str, before: &str, limit: Option<usize>) -> QueryType {
         let query = between(&self.collection, self.lock(from), self.lock(before));
-        QueryType::StructuredQuery(query)
+        QueryType::StructuredQuery(StructuredQuery {
+            limit: limit.map(in_query),
+            ..query
+        })
     }
 
     /// The queries for all locks with these lock ids, without a limit, to notice when there are several of one
@@ -143,6 +146,10 @@ impl ResourceNames {
             },
         }
     }
+}
+
+fn in_query(limit: usize) -> i32 {
+    i32::try_from(limit).unwrap_or(i32::MAX)
 }
 
 /// The query for the documents of a collection whose names are from `from` on, before `before`.

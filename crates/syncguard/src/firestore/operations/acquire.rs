@@ -1,35 +1,53 @@
 //! Acquires locks.
 
+use super::group::{self, GroupIds, Readers};
 use crate::asking::granting::{FoundLock, Granting, HeldSlots, NoSlot, grant};
 use crate::asking::outcome::AcquireOutcome;
 use crate::asking::request::AcquireRequest;
 use crate::firestore::decision::{Decision, Write};
-use crate::firestore::documents::{LockDocument, LockState};
+use crate::firestore::documents::LockDocument;
 use crate::firestore::ids::{DocumentIds, slot_ids, slot_number};
+use crate::firestore::progress::Progress;
 use crate::firestore::transport::{Documents, ReadSet};
 use crate::text::error::Error;
 use crate::values::batch::Batch;
 use crate::values::claim::{Claim, Slots};
 use crate::values::due::Due;
 use crate::values::key::Key;
+use crate::values::lock_id::LockId;
 
 /// A lock that a claim is to get.
 pub(in crate::firestore) struct WantedLock {
     key: Key,
     ids: DocumentIds,
+    /// The group that it belongs to.
+    group: Option<GroupIds>,
 }
 
 impl WantedLock {
     pub(in crate::firestore) fn of(key: Key) -> Result<Self, Error> {
         let ids = DocumentIds::of(&key)?;
-        Ok(Self { key, ids })
+        let group = None;
+        Ok(Self { key, ids, group })
+    }
+
+    /// That of one who shares `key`.
+    pub(in crate::firestore) fn shared(key: &Key, lock_id: &LockId) -> Result<Self, Error> {
+        Ok(Self {
+            group: Some(GroupIds::of(key)?),
+            ..Self::of(key.reader(lock_id))?
+        })
     }
 }
 
 /// What shows which slots of a key are held.
 pub(in crate::firestore) fn slots_of(key: &Key) -> Result<ReadSet, Error> {
     let [from, before] = slot_ids(key)?;
-    Ok(ReadSet::Between { from, before })
+    Ok(ReadSet::Between {
+        from,
+        before,
+        limit: None,
+    })
 }
 
 /// The locks that `claims` are to get, which ask for slots of one key. `found` are the locks on its slots, `now_ms` is the
@@ -64,14 +82,18 @@ pub(in crate::firestore) fn state_of(wanted: &[WantedLock], due: Option<&Due>) -
     let ids = || wanted.iter().map(|lock| &lock.ids);
     let counters = ids().map(|ids| ids.counter.clone());
     let marks = ids().filter(|_| due.is_some()).map(DocumentIds::mark);
+    let groups = wanted.iter().filter_map(|lock| lock.group.as_ref());
+    let groups = groups.flat_map(|group| [group.lock.clone(), group.gate.clone()]);
     ReadSet::Named {
-        locks: ids().map(|ids| ids.lock.clone()).collect(),
+        locks: ids().map(|ids| ids.lock.clone()).chain(groups).collect(),
         counters: counters.chain(marks).collect(),
     }
 }
 
 /// Acquires the locks, which are in the order of the claims, unless somebody holds one of them. `found` are their documents and
 /// those of their counters, and `now_ms` is the time of the attempt. The fence limit is checked before any write is decided.
+///
+/// If a lock is that of a group, it asks for the locks of its readers: one that has none left is no obstacle.
 ///
 /// # Errors
 /// `Internal` when a counter has no fence left to give, and for a malformed document.
@@ -80,49 +102,69 @@ pub(in crate::firestore) fn decide(
     wanted: &[WantedLock],
     found: &Documents,
     now_ms: i64,
-) -> Result<Decision<AcquireOutcome>, Error> {
+) -> Result<Progress<AcquireOutcome>, Error> {
     let claims = request.claims.as_slice();
+    let mut unread = Vec::new();
     let locks = wanted.iter().zip(claims);
-    let locks = locks.map(|(lock, claim)| found_lock(lock, claim, found, now_ms));
+    let locks = locks.map(|(lock, claim)| match &lock.group {
+        Some(group) => group::found_lock(&lock.ids, group, claim, found, now_ms),
+        None => found_lock(lock, claim, found, now_ms, &mut unread),
+    });
     let locks = locks.collect::<Result<Batch<_>, Error>>()?;
+    if !unread.is_empty() {
+        return Ok(Progress::Read(unread));
+    }
     if let (Some(due), [lock], [found_lock]) = (&request.due, wanted, &locks[..])
         // A lock that is the caller's own, from a call whose answer was lost, was granted for it.
         && found_lock.own_fence.is_none()
         && let Some(mark) = found.mark_of(&lock.ids.mark())?
         && mark.covers(due)
     {
-        return Ok(Decision::answer(AcquireOutcome::Done(mark)));
+        return Ok(Decision::answer(AcquireOutcome::Done(mark)).into());
     }
     let grants = match grant(claims, &locks, request.ttl, now_ms)? {
-        Granting::Answer(answer) => return Ok(Decision::answer(answer)),
+        Granting::Answer(answer) => return Ok(Decision::answer(answer).into()),
         Granting::Write(grants) => grants,
     };
-    let writes = wanted.iter().zip(&grants).flat_map(|(lock, grant)| {
-        let WantedLock { key, ids } = lock;
-        [
-            Write::SetCounter {
-                document_id: ids.counter.clone(),
+    let mut writes = Vec::new();
+    for ((lock, locked), grant) in wanted.iter().zip(&locks).zip(&grants) {
+        let of_group = match &lock.group {
+            Some(group) => group::writes(group, request, grant, found, now_ms)?,
+            // Those who shared it have ended.
+            None => match group::live(found, &lock.ids.lock, now_ms)? {
+                Some(group) => group::prune(found, &lock.ids.lock, &group, &[], now_ms)?,
+                None => Vec::new(),
+            },
+        };
+        // Who joins others has their fence.
+        if locked.joins.is_none() {
+            let key = lock.group.as_ref().map_or(&lock.key, |group| &group.key);
+            writes.push(Write::SetCounter {
+                document_id: lock.ids.counter.clone(),
                 fence: grant.fence,
                 key: key.clone(),
+            });
+        }
+        writes.extend(of_group);
+        writes.push(Write::SetLock {
+            document_id: lock.ids.lock.clone(),
+            lock: LockDocument {
+                lock_id: grant.lock_id.clone(),
+                expires_at_ms: grant.expires_at_ms,
+                acquired_at_ms: now_ms,
+                key: lock.key.clone(),
+                fence: grant.fence,
+                labels: request.labels.clone(),
             },
-            Write::SetLock {
-                document_id: ids.lock.clone(),
-                lock: LockDocument {
-                    lock_id: grant.lock_id.clone(),
-                    expires_at_ms: grant.expires_at_ms,
-                    acquired_at_ms: now_ms,
-                    key: key.clone(),
-                    fence: grant.fence,
-                    labels: request.labels.clone(),
-                },
-            },
-        ]
-    });
-    Ok(Decision {
-        writes: writes.collect(),
-        answer: AcquireOutcome::Acquired(grants),
-        warnings: Vec::new(),
-    })
+        });
+    }
+    let answer = AcquireOutcome::Acquired(grants);
+    let warnings = Vec::new();
+    Ok(Progress::Decided(Decision {
+        answer,
+        writes,
+        warnings,
+    }))
 }
 
 fn found_lock(
@@ -130,22 +172,43 @@ fn found_lock(
     claim: &Claim,
     found: &Documents,
     now_ms: i64,
+    unread: &mut Vec<ReadSet>,
 ) -> Result<FoundLock, Error> {
-    let lock = found.lock_of(&wanted.ids.lock)?;
-    let is_own = |lock: &LockState| lock.lock_id == claim.lock_id.as_str() && lock.is_live(now_ms);
-    let own_fence = match &lock {
-        Some(lock) if is_own(lock) => Some(found.lock_document_of(&lock.document_id)?.fence),
-        _ => None,
-    };
+    let id = &wanted.ids.lock;
     let counter = found.counter_of(&wanted.ids.counter)?;
-    Ok(FoundLock {
+    let free = FoundLock {
         slot: wanted.key.slot_number(),
-        expires_at_ms: lock.as_ref().map(|lock| lock.expires_at_ms),
+        ..FoundLock::free(counter.map_or(0, |counter| counter.fence))
+    };
+    let Some(lock) = found.lock_of(id)? else {
+        return Ok(free);
+    };
+    if let Some(group) = group::live(found, id, now_ms)? {
+        let readers = group::readers(found, id, &group, &[], now_ms)?;
+        let expires_at_ms = match readers {
+            Readers::Until(end) => Some(end),
+            Readers::Nobody => None,
+            Readers::Unread(what) => {
+                unread.push(what);
+                None
+            }
+        };
+        return Ok(FoundLock {
+            is_shared: expires_at_ms.is_some(),
+            expires_at_ms,
+            ..free
+        });
+    }
+    let is_own = lock.lock_id == claim.lock_id.as_str() && lock.is_live(now_ms);
+    let own_fence = match is_own {
+        true => Some(found.lock_document_of(id)?.fence),
+        false => None,
+    };
+    Ok(FoundLock {
+        expires_at_ms: Some(lock.expires_at_ms),
         own_fence,
-        counter: counter.map_or(0, |counter| counter.fence),
-        labels: lock.map(|lock| lock.labels).unwrap_or_default(),
-        joins: None,
-        is_shared: false,
+        labels: lock.labels,
+        ..free
     })
 }
 
@@ -204,7 +267,10 @@ mod tests {
         found: &Documents,
         now_ms: i64,
     ) -> Result<Decision<AcquireOutcome>, Error> {
-        decide(request, &wanted(request), found, now_ms)
+        match decide(request, &wanted(request), found, now_ms)? {
+            Progress::Decided(decision) => Ok(decision),
+            Progress::Read(_) => panic!("nobody shares a key"),
+        }
     }
 
     /// What a store has after these writes.

@@ -1,8 +1,12 @@
 //! Tells whether somebody holds a key.
 
+use super::group;
 use super::owned::delete;
 use crate::firestore::decision::Decision;
 use crate::firestore::documents::LockState;
+use crate::firestore::progress::Progress;
+use crate::firestore::transport::Documents;
+use crate::text::error::Error;
 use crate::values::time::TIME_TOLERANCE_MS;
 
 /// How much longer than the tolerance an expired lock stays before it is cleaned up, in milliseconds:
@@ -20,8 +24,25 @@ pub(in crate::firestore) enum DocumentState {
     LeftOver,
 }
 
+/// Whether somebody holds the lock with this document id. `now_ms` is the time before it was read.
+pub(in crate::firestore) fn step(
+    found: &Documents,
+    id: &str,
+    now_ms: i64,
+) -> Result<Progress<DocumentState>, Error> {
+    let state = match decide(found.lock_of(id)?.as_ref(), now_ms) {
+        DocumentState::Locked => match group::is_held(found, id, now_ms)? {
+            Ok(true) => DocumentState::Locked,
+            Ok(false) => DocumentState::Free,
+            Err(what) => return Ok(Progress::Read(vec![what])),
+        },
+        state => state,
+    };
+    Ok(Decision::answer(state).into())
+}
+
 /// Whether somebody holds the key. `lock` is the lock's document, `now_ms` the time before it was read.
-pub(in crate::firestore) fn decide(lock: Option<&LockState>, now_ms: i64) -> DocumentState {
+fn decide(lock: Option<&LockState>, now_ms: i64) -> DocumentState {
     match lock {
         None => DocumentState::Free,
         Some(lock) if lock.is_live(now_ms) => DocumentState::Locked,

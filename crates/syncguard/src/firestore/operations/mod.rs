@@ -3,6 +3,7 @@
 pub(super) mod acquire;
 pub(super) mod extend;
 pub(super) mod force_release;
+mod group;
 pub(super) mod is_locked;
 pub(super) mod list;
 pub(super) mod lookup;

@@ -1,5 +1,6 @@
 //! Finds the lock with a lock id: the first step of release and extend.
 
+use super::group;
 use crate::asking::outcome::Absence;
 use crate::firestore::decision::{Warning, Write};
 use crate::firestore::documents::LockState;
@@ -15,12 +16,12 @@ pub(super) struct Owned<'a> {
     pub(super) warning: Option<Warning>,
 }
 
-/// Finds the live lock that `lock_id` owns among `found`. Checks the ownership again, because the answer of an index
+/// Finds the live lock that `lock_id` owns among `found`. Nobody owns that of a group. Checks the ownership again, because the answer of an index
 /// is no proof (docs/format.md, "Ownership").
 pub(super) fn owned<'a>(lock_id: &LockId, found: &'a [LockState], now_ms: i64) -> Owned<'a> {
     let (live, expired): (Vec<_>, Vec<_>) = found
         .iter()
-        .filter(|lock| lock.lock_id == lock_id.as_str())
+        .filter(|lock| lock.lock_id == lock_id.as_str() && !lock.is_group())
         .partition(|lock| lock.is_live(now_ms));
     let warning = (live.len() + expired.len() > 1).then(|| Warning::DuplicateLockId {
         lock_id_hash: hash_key(lock_id.as_str()),
@@ -47,7 +48,5 @@ pub(super) fn owned<'a>(lock_id: &LockId, found: &'a [LockState], now_ms: i64) -
 
 /// Deletes that lock.
 pub(super) fn delete(lock: &LockState) -> Write {
-    Write::DeleteLock {
-        document_id: lock.document_id.clone(),
-    }
+    group::delete(&lock.document_id)
 }

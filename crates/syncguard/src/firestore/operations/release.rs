@@ -1,43 +1,63 @@
 //! Releases locks.
 
+use super::group;
 use super::owned::{Owned, delete, owned};
 use crate::asking::outcome::{Absence, ReleaseOutcome};
 use crate::asking::request::Finish;
 use crate::firestore::decision::{Decision, Write};
 use crate::firestore::documents::LockState;
 use crate::firestore::ids::DocumentIds;
+use crate::firestore::progress::Progress;
 use crate::firestore::transport::{Documents, ReadSet};
 use crate::text::error::Error;
 use crate::values::batch::Batch;
 use crate::values::due::DoneMark;
 use crate::values::lock_id::LockId;
 
-/// Releases the locks that these lock ids own, each for itself. `found` are all documents with these `lockId`s, `now_ms` is
-/// the time of the attempt.
+/// Releases the locks that these lock ids own, each for itself. `found` are all documents with these `lockId`s, and what it has
+/// asked for of the groups that they belong to; `now_ms` is the time of the attempt.
 pub(in crate::firestore) fn decide(
     lock_ids: &[LockId],
-    found: &[LockState],
+    found: &Documents,
     now_ms: i64,
-) -> Decision<Batch<ReleaseOutcome>> {
+) -> Result<Progress<Batch<ReleaseOutcome>>, Error> {
+    let groups = group::groups(found, lock_ids)?;
+    let mut unread = group::unread(found, &groups, true);
+    if !unread.is_empty() {
+        return Ok(Progress::Read(unread));
+    }
+    let locks = found.locks()?;
     let mut decision = Decision::answer(Batch::new());
     for (at, lock_id) in lock_ids.iter().enumerate() {
         let Owned {
             lock,
             cleanup,
             warning,
-        } = owned(lock_id, found, now_ms);
+        } = owned(lock_id, &locks, now_ms);
         decision.answer.push(match lock {
             _ if lock_ids[..at].contains(lock_id) => ReleaseOutcome::Absent(Absence::NotFound),
             Ok(lock) => {
                 decision.writes.push(delete(lock));
-                ReleaseOutcome::Released
+                match group::has(found, &lock.document_id, now_ms)? {
+                    true => ReleaseOutcome::Released,
+                    false => ReleaseOutcome::Absent(Absence::NotFound),
+                }
             }
             Err(absence) => ReleaseOutcome::Absent(absence),
         });
         decision.writes.extend(cleanup);
         decision.warnings.extend(warning);
     }
-    decision
+    for (id, leaving) in &groups {
+        match group::tidy(found, id, leaving, now_ms)? {
+            Ok(writes) => decision.writes.extend(writes),
+            Err(what) => unread.push(what),
+        }
+    }
+    Ok(match unread.is_empty() {
+        true => decision.into(),
+        false => Progress::Read(unread),
+    })
 }
 
 /// What shows whether a lock is held under which something is done, and what is stored of that.
@@ -68,7 +88,8 @@ pub(in crate::firestore) fn decide_done(
         true => ReleaseOutcome::Released,
         false => ReleaseOutcome::Absent(absence),
     };
-    let Some(lock) = lock.filter(|lock| lock.lock_id == lock_id.as_str()) else {
+    let is_own = |lock: &LockState| lock.lock_id == lock_id.as_str() && !lock.is_group();
+    let Some(lock) = lock.filter(is_own) else {
         return Ok(Decision::answer(of(is_stored, Absence::NotFound)));
     };
     let is_live = lock.is_live(now_ms);
@@ -105,10 +126,23 @@ mod tests {
 
     use super::*;
     use crate::firestore::decision::Warning;
+    use crate::firestore::transport::Document;
+    use crate::firestore::transport::tests::held;
 
     const NOW: i64 = 1_700_000_000_000;
     const LIVE: i64 = NOW + 1;
     const EXPIRED: i64 = NOW - 1000;
+
+    fn decided(lock_ids: &[LockId], locks: Vec<Document>) -> Decision<Batch<ReleaseOutcome>> {
+        let found = Documents {
+            locks,
+            ..Documents::default()
+        };
+        match decide(lock_ids, &found, NOW).unwrap() {
+            Progress::Decided(decision) => decision,
+            Progress::Read(_) => panic!("nobody shares a key"),
+        }
+    }
 
     /// Releases one lock id of which there are documents with these ends; which are deleted?
     fn run(ends: &[i64]) -> (ReleaseOutcome, Vec<usize>, Option<(usize, usize)>) {
@@ -116,14 +150,9 @@ mod tests {
         let found: Vec<_> = ends
             .iter()
             .enumerate()
-            .map(|(number, expires_at_ms)| LockState {
-                document_id: number.to_string(),
-                lock_id: lock_id.as_str().to_owned(),
-                expires_at_ms: *expires_at_ms,
-                labels: crate::values::labels::Labels::default(),
-            })
+            .map(|(number, end)| held(&number.to_string(), &lock_id, *end))
             .collect();
-        let mut decision = decide(slice::from_ref(&lock_id), &found, NOW);
+        let mut decision = decided(slice::from_ref(&lock_id), found);
         let mut deleted: Vec<_> = decision
             .writes
             .iter()
@@ -172,14 +201,9 @@ mod tests {
 
     #[test]
     fn a_document_of_another_owner_is_no_match() {
-        let another = LockState {
-            document_id: "0".into(),
-            lock_id: LockId::generate().unwrap().as_str().to_owned(),
-            expires_at_ms: LIVE,
-            labels: crate::values::labels::Labels::default(),
-        };
+        let another = held("0", &LockId::generate().unwrap(), LIVE);
         let lock_id = LockId::generate().unwrap();
-        let decision = decide(slice::from_ref(&lock_id), &[another], NOW);
+        let decision = decided(slice::from_ref(&lock_id), vec![another]);
         let absent = ReleaseOutcome::Absent(Absence::NotFound);
         assert_eq!(decision.answer[..], [absent]);
         assert!(decision.writes.is_empty() && decision.warnings.is_empty());
@@ -189,15 +213,10 @@ mod tests {
     fn each_is_released_for_itself_and_once() {
         let lock_ids = [(); 3].map(|()| LockId::generate().unwrap());
         let [first, second, _] = &lock_ids;
-        let found = |lock_id: &LockId, expires_at_ms| LockState {
-            document_id: lock_id.as_str().to_owned(),
-            lock_id: lock_id.as_str().to_owned(),
-            expires_at_ms,
-            labels: crate::values::labels::Labels::default(),
-        };
-        let found = [found(second, EXPIRED), found(first, LIVE)];
+        let found = [(second, EXPIRED), (first, LIVE)];
+        let found = found.map(|(lock_id, end)| held(lock_id.as_str(), lock_id, end));
         let asked = [&lock_ids[..], slice::from_ref(first)].concat();
-        let decision = decide(&asked, &found, NOW);
+        let decision = decided(&asked, found.into());
         let absent = ReleaseOutcome::Absent;
         assert_eq!(
             decision.answer[..],
