@@ -115,6 +115,30 @@ describe.each(["native", "client"] as const)("over the transport %s", (transport
     expect(await held.release()).toEqual({ ok: true });
   });
 
+  test("readers guard beside each other, until their key is freed by force", async () => {
+    const key = `a/b:${newKey()}`;
+    const [held, beside] = [
+      await backend.lock(key, { mode: "shared" }),
+      await backend.lock([{ key, mode: "shared" }, newKey(), { key: newKey(), slots: 3 }]),
+    ];
+    await db.runTransaction((tx) => beside.guard(tx));
+    let runs = 0;
+    const committed = db.runTransaction(async (tx) => {
+      runs += 1;
+      await held.guard(tx);
+      if (runs === 1) expect(await backend.forceRelease(key)).toEqual({ ok: true });
+      tx.set(db.collection("sums").doc("shared"), { n: 1 });
+    });
+    await lockError(committed, "LockLost");
+    expect(runs).toBe(2);
+    expect(await written("shared")).toBeUndefined();
+    // Those who share it next are others.
+    await using next = await backend.lock(key, { mode: "shared" });
+    const stale = db.runTransaction((tx) => beside.guard(tx));
+    expect((await lockError(stale, "LockLost")).context).toMatchObject({ key });
+    await db.runTransaction((tx) => next.guard(tx));
+  });
+
   test("the handle of a callback guards", async () => {
     await createAutoLock(backend)(({ guard }) => db.runTransaction((tx) => guard(tx)), {
       key: newKey(),

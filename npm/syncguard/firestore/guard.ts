@@ -74,8 +74,10 @@ async function check(
 ): Promise<Snapshot[]> {
   checkNotLost(lease);
   const locks = places.map(({ collection, id }) => document(collection, id));
+  const shared = places.filter(({ groupId }) => groupId !== undefined);
+  const groups = shared.map(({ collection, groupId = "" }) => document(collection, groupId));
   const { lockIds } = lease;
-  const found = await tx.getAll(...locks, ...others);
+  const found = await tx.getAll(...locks, ...groups, ...others);
   const ownMs = Date.now();
   const isHeld = lockIds.every((lockId, number) => {
     // It was released by its id meanwhile.
@@ -85,10 +87,16 @@ async function check(
     // Look-ups may go by either clock, and whoever takes the lock over writes to its document: the earlier time is safe.
     const readMs = found[number]?.readTime?.toMillis?.();
     const nowMs = typeof readMs === "number" ? Math.min(readMs, ownMs) : ownMs;
-    return callAddon(() => addon().firestoreHolds(json(fields), lockId, nowMs));
+    const holds = callAddon(() => addon().firestoreHolds(json(fields), lockId, nowMs));
+    const place = places[number];
+    const groupId = place?.groupId;
+    if (!holds || groupId === undefined) return holds;
+    const group = found[locks.length + shared.indexOf(place as LockPlace)]?.data();
+    if (group === undefined) return false;
+    return callAddon(() => addon().firestoreShares(json(fields), groupId, json(group), nowMs));
   });
   if (!isHeld) throw await notFound(lease, direct);
-  return found.slice(locks.length);
+  return found.slice(locks.length + groups.length);
 }
 
 function json(fields: Record<string, unknown>): string {

@@ -216,6 +216,8 @@ export interface LockPlace {
   id: string;
   markCollection: string;
   markId: string;
+  /** The id of the lock of all who share the key, if it is that of one of them. */
+  groupId?: string;
 }
 
 export declare class NativeBackend {
@@ -621,6 +623,17 @@ export declare function firestoreLock(
   fenceCollection: string | undefined | null,
   key: string,
 ): LockPlace;
+
+/**
+ * Whether the lock documents with these fields, in JSON, are that of one who shares a key, and that of all who do, which has this id
+ * and is live at that time.
+ */
+export declare function firestoreShares(
+  fields: string,
+  groupId: string,
+  group: string,
+  nowMs: number,
+): boolean;
 
 /** Throws the error for a forced release that is not allowed. */
 export declare function forrstForbidden(key: string): never;

@@ -3,7 +3,7 @@
 use napi_derive::napi;
 use serde_json::{Map, Value};
 use syncguard::firestore::{
-    DocumentIds, Field, FirestoreConfig, LockState, MarkDocument, mark_after,
+    DocumentIds, Field, FirestoreConfig, LockDocument, LockState, MarkDocument, mark_after,
 };
 use syncguard::{Error, Key, LockId, postgres};
 
@@ -75,6 +75,8 @@ pub struct LockPlace {
     pub id: String,
     pub mark_collection: String,
     pub mark_id: String,
+    /// The id of the lock of all who share the key, if it is that of one of them.
+    pub group_id: Option<String>,
 }
 
 /// Where the lock on `key`, as it was granted, is in Firestore, in the collections of the backend.
@@ -91,6 +93,7 @@ pub fn firestore_lock(
         collection: collection.unwrap_or(config.collection),
         mark_collection: fence_collection.unwrap_or(config.fence_collection),
         mark_id: ids.mark(),
+        group_id: ids.group(),
         id: ids.lock,
     })
 }
@@ -101,6 +104,24 @@ pub fn firestore_holds(fields: String, lock_id: String, now_ms: f64) -> napi::Re
     let lock = read(&fields).and_then(|field| LockState::read("", field));
     let lock = lock.map_err(thrown)?;
     Ok(lock.lock_id == lock_id && lock.is_live(now_ms as i64))
+}
+
+/// Whether the lock documents with these fields, in JSON, are that of one who shares a key, and that of all who do, which has this id
+/// and is live at that time.
+#[napi]
+pub fn firestore_shares(
+    fields: String,
+    group_id: String,
+    group: String,
+    now_ms: f64,
+) -> napi::Result<bool, Code> {
+    let shares = || {
+        let (reader, field) = (LockDocument::read(read(&fields)?)?, read(&group)?);
+        let state = LockState::read(group_id, &field)?;
+        let is_group = state.is_group() && state.is_live(now_ms as i64);
+        Ok(is_group && LockDocument::read(field)?.fence == reader.fence)
+    };
+    shares().map_err(thrown)
 }
 
 /// The fields of the document, in JSON, that says that something is done under the lock of that id for the period `due` of `key`;
