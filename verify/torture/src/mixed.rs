@@ -101,8 +101,10 @@ impl Mixed {
     }
 }
 
+/// Whether it asks for one lock, and for no gate: the other library knows no gates.
 fn is_one(request: &AcquireRequest) -> bool {
-    request.single().is_some()
+    let claim = request.single();
+    claim.is_some_and(|claim| claim.key.slot_number().is_none())
 }
 
 /// The storage key and the fence key: the keys of these runs are short.
