@@ -25,8 +25,9 @@ const fleet = startFleet(script, ["rebuilder", "first", "second", "third"], {
       console.log("first gets SIGKILL");
       child.kill("SIGKILL");
     }
-    // Those who read go on until they are told.
-    if (isDone) for (const reader of readers) reader.kill("SIGTERM");
+    // Those who read go on until they are told, once: a second signal would end them at once.
+    const reading = [...readers].filter((reader) => isDone && !reader.killed);
+    for (const reader of reading) reader.kill("SIGTERM");
   },
 });
 await fleet.ended;
