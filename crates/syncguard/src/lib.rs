@@ -90,6 +90,8 @@ pub use futures_core::future::BoxFuture;
 pub use holding::guard::LockGuard;
 pub use holding::lock::{LockOptions, lock};
 pub use holding::once::{OnceGuard, OnceOptions, OnceOutcome, once};
+#[cfg(any(feature = "postgres", feature = "redis"))]
+pub use network::client_connections::ClientConnections;
 pub use network::event_loop::{self, Lane};
 pub use network::login::{Login, LoginSource};
 #[cfg(feature = "network")]

@@ -24,6 +24,7 @@ export type LockStore = Omit<
   | "eval"
   | "stopHeartbeats"
   | "whenAnotherServer"
+  | "clientIsConnected"
 >;
 
 /** The heartbeats of a store that extends locks itself, for one lock from its grant on. */

@@ -289,6 +289,8 @@ export declare class NativeBackend {
   refuseWaiters(): void;
   /** Calls JavaScript's client of that number whenever another server may keep the locks from now on. Only the first one counts. */
   whenAnotherServer(client: number): void;
+  /** The user's client has lost a connection, or has one again. */
+  clientIsConnected(isConnected: boolean): void;
   /**
    * A function for the reason of [`acquire`](Self::acquire). Its arguments are the operation's number,
    * whether it can be cancelled, the lock id, for how many milliseconds the lock can last (so long a release that has failed goes

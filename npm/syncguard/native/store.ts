@@ -77,6 +77,11 @@ export class AddonStore {
     });
   }
 
+  /** The client that is driven has lost a connection, or has one again. */
+  clientIsConnected(isConnected: boolean): void {
+    this.handle.clientIsConnected(isConnected);
+  }
+
   /** Ends all waits for locks, and all that begin later, with an error. */
   refuseWaiters(): void {
     this.handle.refuseWaiters();

@@ -4,6 +4,7 @@ import type { SyncGuardBackend } from "../values/types.js";
 import type { BackendTransport } from "../options/backend-transport.js";
 import type { PostgresLockOptions, PostgresSettings } from "../native/exports.js";
 import type { Store } from "../native/store.js";
+import { hearing } from "../options/client-events.js";
 import { shareConnections } from "../options/clients.js";
 import { tellTransport } from "../options/debug.js";
 import { checkKnownOptions } from "../options/known.js";
@@ -22,7 +23,7 @@ import { isClient, readClient } from "./client-settings.js";
 import { guarding } from "./guard.js";
 import { isCount, readConnection } from "./connection.js";
 import { currentLogin, loginOf } from "./login.js";
-import { tellingOfQueues } from "./pool.js";
+import { CONNECTION_EVENTS, tellingOfQueues } from "./pool.js";
 import { type Target, withNodeRoots } from "./target.js";
 import type {
   PostgresBackendOptions,
@@ -124,7 +125,7 @@ function open(
     },
     drive: (client) => {
       const store = openPostgresOverClient(runOnClient(client), lockSettings(options));
-      return tellingOfQueues(store, client);
+      return hearing(tellingOfQueues(store, client), client, CONNECTION_EVENTS);
     },
   });
 }

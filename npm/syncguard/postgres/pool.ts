@@ -2,7 +2,16 @@
 
 import { Failure } from "../native/outcome.js";
 import type { Store } from "../native/store.js";
+import type { ConnectionEvents } from "../options/client-events.js";
 import type { PostgresClient } from "./types.js";
+
+/** Of pg's pool, which also removes connections that it needs no more. postgres.js tells of none. */
+export const CONNECTION_EVENTS: ConnectionEvents = {
+  lost: ["remove"],
+  made: ["acquire"],
+  isLoss: (client) =>
+    (client as { readonly _queryable?: unknown } | undefined)?._queryable === false,
+};
 
 /** A query of postgres.js, from when it is made until it has its answer. */
 type PendingQuery = { readonly active?: unknown };

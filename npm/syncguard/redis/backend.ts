@@ -4,6 +4,7 @@ import { scripting } from "./scripts.js";
 import type { SyncGuardBackend } from "../values/types.js";
 import type { RedisLockOptions, RedisSettings } from "../native/exports.js";
 import type { Store } from "../native/store.js";
+import { hearing } from "../options/client-events.js";
 import { shareConnections } from "../options/clients.js";
 import { checkKnownOptions } from "../options/known.js";
 import { withNodeDefaults } from "../options/tls.js";
@@ -16,7 +17,7 @@ import {
   withoutNulls,
 } from "../options/validation.js";
 import { createRedisConnection, openRedis, openRedisOverClient } from "./addon.js";
-import { runOnClient } from "./client.js";
+import { CONNECTION_EVENTS, runOnClient } from "./client.js";
 import { readClient } from "./client-settings.js";
 import { traitsOf } from "./cluster.js";
 import { isTlsUrl, readConnection, type Target } from "./connection.js";
@@ -65,8 +66,11 @@ export function createRedisBackend(
     ...{ name: "Redis", clients: "a client with eval()", isClient, readClient },
     readConnection: (connection: string | RedisConnectionOptions) => readConnection(connection),
     connect: (target, own) => connectNatively(target, backendOptions, own),
-    drive: (own) =>
-      openRedisOverClient(runOnClient(own), traitsOf(own), lockSettings(backendOptions)),
+    drive: (own) => {
+      const locks = lockSettings(backendOptions);
+      const store = openRedisOverClient(runOnClient(own), traitsOf(own), locks);
+      return hearing(store, own, CONNECTION_EVENTS);
+    },
   });
   return createBackend(store, backendOptions, transport, scripting);
 }

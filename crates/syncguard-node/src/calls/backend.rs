@@ -9,8 +9,9 @@ use napi_derive::napi;
 use syncguard::operation::CallOptions;
 use syncguard::postgres::PostgresBackend;
 use syncguard::{
-    AcquireRequest, Backend, Batch, Claim, Due, Error, ErrorKind, Extension, Key, Labels, LockId,
-    Lookup, MAX_CLAIMS, MAX_SLOTS, MarkChange, Operation, PageRequest, ReleaseRequest, Slots, Ttl,
+    AcquireRequest, Backend, Batch, Claim, ClientConnections, Due, Error, ErrorKind, Extension,
+    Key, Labels, LockId, Lookup, MAX_CLAIMS, MAX_SLOTS, MarkChange, Operation, PageRequest,
+    ReleaseRequest, Slots, Ttl,
 };
 
 use crate::answers::completion::Completion;
@@ -21,6 +22,7 @@ use crate::calls::watch::NativeWatch;
 use crate::convert::options::{finish, lock_ids, timeout, whole};
 use crate::convert::policy::policy;
 use crate::convert::scripts::ScriptSettings;
+use crate::io_thread;
 
 #[napi(object)]
 pub struct Capabilities {
@@ -108,6 +110,8 @@ pub struct NativeBackend {
     pub(crate) operations: Operations,
     /// The same backend, where it is PostgreSQL: it has a schema to set up.
     pub(crate) postgres: Option<Arc<PostgresBackend>>,
+    /// Where to say what the user's client shows, if it is over one.
+    pub(crate) client: Option<ClientConnections>,
 }
 
 /// Each operation takes its number first. What it comes to, also with bad input, comes through
@@ -201,6 +205,19 @@ impl NativeBackend {
     #[napi]
     pub fn when_another_server(&self, client: u32) {
         self.operations.when_another_server(client);
+    }
+
+    /// The user's client has lost a connection, or has one again.
+    #[napi]
+    pub fn client_is_connected(&self, is_connected: bool) {
+        if let (Some(client), Ok(runtime)) = (self.client.clone(), io_thread::runtime()) {
+            runtime.spawn(async move {
+                match is_connected {
+                    true => client.made(),
+                    false => client.lost(),
+                }
+            });
+        }
     }
 
     /// A function for the reason of [`acquire`](Self::acquire). Its arguments are the operation's number,
@@ -429,6 +446,7 @@ impl NativeBackend {
         Self {
             operations: Operations::new(Arc::new(backend), completions, false),
             postgres: None,
+            client: None,
         }
     }
 }

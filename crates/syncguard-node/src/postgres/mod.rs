@@ -86,6 +86,7 @@ impl NativeBackend {
         let backend = Arc::new(backend);
         Self {
             operations: Operations::new(backend.clone(), completions, false),
+            client: backend.client_connections().cloned(),
             postgres: Some(backend),
         }
     }

@@ -76,6 +76,7 @@ impl NativeBackend {
         Ok(Self {
             operations: Operations::new(Arc::new(backend), completions, is_on_event_loop),
             postgres: None,
+            client: None,
         })
     }
 
@@ -95,7 +96,10 @@ impl NativeBackend {
             Some(prefix) => ClientPrefix::Ours(prefix.clone()),
         };
         let transport = Arc::new(RedisClient::new(bridge, traits));
-        let backend = RedisBackend::over(transport, prefix, &locks);
-        Ok(Self::of(backend.map_err(thrown)?, completions))
+        let backend = RedisBackend::over(transport, prefix, &locks).map_err(thrown)?;
+        Ok(Self {
+            client: backend.client_connections().cloned(),
+            ..Self::of(backend, completions)
+        })
     }
 }

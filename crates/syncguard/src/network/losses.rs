@@ -63,7 +63,15 @@ impl Losses {
 
     /// Notes that there is a new one.
     pub(crate) fn made(self: &Arc<Self>) {
-        lock(&self.known).made = Some(Instant::now());
+        self.made_after(Instant::now());
+    }
+
+    /// Notes that there is one that was there at that time or was made since.
+    pub(crate) fn made_after(self: &Arc<Self>, since: Instant) {
+        {
+            let mut known = lock(&self.known);
+            known.made = known.made.max(Some(since));
+        }
         self.tell_of_losses();
     }
 

@@ -2,6 +2,8 @@
 //!
 //! This room knows sockets, certificates, logins and event loops. It must not know what is sent over a connection, or any store.
 
+#[cfg(any(feature = "postgres", feature = "redis"))]
+pub(crate) mod client_connections;
 #[cfg(feature = "network")]
 pub(crate) mod dial;
 pub mod event_loop;

@@ -11,6 +11,7 @@ use async_trait::async_trait;
 use super::blocked::Blocked;
 use super::changes;
 use super::config::PostgresConfig;
+use super::connection::client::ClientStatements;
 use super::connection::quota::{self, Subject};
 use super::connection::shared::{PostgresConnection, TransportInUse};
 use super::group::Groups;
@@ -37,6 +38,7 @@ use crate::asking::outcome::{ExtendOutcome, Outcome, ReleaseOutcome};
 use crate::asking::request::{Extension, Finish, Operation, runs_no_scripts};
 use crate::background::backend::{Backend, Capabilities, DEFAULT_OPERATION_TIMEOUT};
 use crate::background::work::Work;
+use crate::network::client_connections::ClientConnections;
 use crate::network::shared::Borrowed;
 use crate::network::switches::SwitchListener;
 use crate::text::error::Error;
@@ -137,6 +139,7 @@ pub struct PostgresBackend {
     work: Work,
     /// Asks after what is held when another server may keep it.
     _on_switch: Arc<SwitchListener>,
+    client: Option<ClientConnections>,
 }
 
 impl PostgresBackend {
@@ -161,7 +164,17 @@ impl PostgresBackend {
 
     /// A backend that runs its statements on `transport`.
     pub fn with_transport(transport: Arc<dyn Transport>, options: PostgresOptions) -> Self {
-        Self::with(Arc::new(TransportInUse::new(transport)), options)
+        let client = ClientConnections::default();
+        let transport = Arc::new(ClientStatements::new(transport, &client));
+        Self {
+            client: Some(client),
+            ..Self::with(Arc::new(TransportInUse::new(transport)), options)
+        }
+    }
+
+    /// Where to say what a client shows of its connections, of a backend [over](Self::with_transport) one.
+    pub fn client_connections(&self) -> Option<&ClientConnections> {
+        self.client.as_ref()
     }
 
     fn with(connections: Arc<TransportInUse>, options: PostgresOptions) -> Self {
@@ -190,6 +203,7 @@ impl PostgresBackend {
             unlabelled: AtomicBool::new(false),
             work,
             _on_switch: on_switch,
+            client: None,
         }
     }
 

@@ -15,12 +15,14 @@ use super::operations::{holder, locate};
 use super::plan::Plan;
 use super::replication::Replication;
 use super::reply::{Reply, is_elsewhere, misplaced};
+use super::transport::client::ClientScripts;
 use super::transport::shared::RedisConnection;
 use super::transport::{self, Transport};
 use crate::asking::outcome::Outcome;
 use crate::asking::request::{AcquireRequest, Operation};
 use crate::background::backend::{Backend, Capabilities};
 use crate::background::work::Work;
+use crate::network::client_connections::ClientConnections;
 use crate::network::event_loop::Lane;
 use crate::network::shared::Borrowed;
 use crate::network::switches::SwitchListener;
@@ -42,6 +44,7 @@ pub struct RedisBackend {
     work: Work,
     /// Asks after what is held when another server has become the primary, or may have.
     _on_switch: Arc<SwitchListener>,
+    client: Option<ClientConnections>,
 }
 
 impl RedisBackend {
@@ -85,7 +88,17 @@ impl RedisBackend {
             ));
         }
         let names = locks.validate(client_prefix, transport.is_cluster())?;
-        Ok(Self::with(transport, names, locks))
+        let client = ClientConnections::default();
+        let transport = ClientScripts::new(transport, &client);
+        Ok(Self {
+            client: Some(client),
+            ..Self::with(Arc::new(transport), names, locks)
+        })
+    }
+
+    /// Where to say what a client shows of its connections, of a backend [`over`](Self::over) one.
+    pub fn client_connections(&self) -> Option<&ClientConnections> {
+        self.client.as_ref()
     }
 
     fn with(transport: Arc<dyn Transport>, names: Names, locks: &RedisLocks) -> Self {
@@ -96,6 +109,7 @@ impl RedisBackend {
             runner: Runner::new(transport, names, locks),
             work,
             _on_switch: on_switch,
+            client: None,
         }
     }
 }

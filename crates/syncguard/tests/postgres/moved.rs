@@ -12,6 +12,7 @@ use crate::mediator::{Forwarding, Mediator};
 use crate::scene::named;
 use crate::stage::{options, own_tables, sessions, until_waiting};
 use crate::support::attempts::Attempts as _;
+use crate::support::clients::deadpool;
 use crate::support::locks::{acquire, eventually, key, ttl};
 use crate::support::pgbouncer::PgBouncer;
 use crate::support::postgres_server::PostgresServer;
@@ -20,6 +21,7 @@ use crate::support::suite::tests;
 tests![
     an_empty_server_behind_the_address_is_asked_after_all_that_is_held,
     an_empty_server_that_takes_over_without_a_word_is_asked_after_all_that_is_held,
+    an_empty_server_is_asked_after_what_is_held_over_a_pool_that_has_lost_a_session,
     sessions_that_are_lost_together_lead_to_one_question,
     sessions_that_were_idle_lead_to_none,
     sessions_that_were_idle_at_a_pooler_lead_to_none,
@@ -92,6 +94,15 @@ impl Holder {
         asked
     }
 
+    async fn until_all_are_told(&self) {
+        for guard in &self.guards {
+            let lost = timeout(Duration::from_secs(60), guard.lost()).await;
+            let lost = lost.expect("long before the next heartbeat");
+            let words = "the store no longer has it";
+            assert!(lost.message().contains(words), "{lost}");
+        }
+    }
+
     async fn until_all_are_asked_after(&self, server: &PostgresServer) {
         eventually("all are asked after", async || {
             self.asked(&server.log()).len() == self.guards.len()
@@ -123,12 +134,7 @@ async fn all_are_told(replaced: impl FnOnce(&PostgresServer, &Mediator, u16)) {
     holder.hold(10, FAR, None).await;
     replaced(&first, &mediator, second.port());
     holder.until_it_works().await;
-    for guard in &holder.guards {
-        let lost = timeout(Duration::from_secs(60), guard.lost()).await;
-        let lost = lost.expect("long before the next heartbeat");
-        let words = "the store no longer has it";
-        assert!(lost.message().contains(words), "{lost}");
-    }
+    holder.until_all_are_told().await;
     let asked = holder.asked(&second.log());
     // Those that are gone are not asked after one by one, once more.
     assert!(asked.iter().all(|(_, times)| *times == 1), "{asked:?}");
@@ -153,6 +159,27 @@ async fn an_empty_server_that_takes_over_without_a_word_is_asked_after_all_that_
         mediator.meet(Forwarding::Silence);
     })
     .await;
+}
+
+async fn an_empty_server_is_asked_after_what_is_held_over_a_pool_that_has_lost_a_session() {
+    let tables = own_tables();
+    let (first, second) = (server_with(&tables).await, server_with(&tables).await);
+    let mediator = Mediator::start(first.port()).await;
+    let pool = deadpool(&mediator.config(first.tcp()), 1, "");
+    let backend = syncguard_clients::deadpool_postgres::backend(&pool, options(&tables));
+    let mut holder = Holder {
+        backend: Arc::new(backend),
+        guards: Vec::new(),
+    };
+    holder.hold(1, NEAR, Some(AutoExtend::default())).await;
+    holder.hold(1, NEAR, None).await;
+    mediator.lead_to(second.port());
+    mediator.meet(Forwarding::Deny);
+    // The pool itself shows nothing: a call of ours has to lose its session.
+    let lost = holder.backend.is_locked(&key("other")).await.unwrap_err();
+    assert!(lost.is_outcome_unknown(), "{lost:?}");
+    holder.until_it_works().await;
+    holder.until_all_are_told().await;
 }
 
 async fn sessions_that_are_lost_together_lead_to_one_question() {

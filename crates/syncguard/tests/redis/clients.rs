@@ -9,8 +9,8 @@ use fred::interfaces::ClientLike as _;
 use syncguard::operation::{self, CallOptions};
 use syncguard::redis::{RedisBackend, RedisConfig, RedisLocks};
 use syncguard::{
-    Absence, AcquireOutcome, AcquireRequest, Backend, ErrorKind, ExtendOutcome, Operation,
-    ReleaseOutcome,
+    Absence, AcquireOutcome, AcquireRequest, AutoExtend, Backend, ErrorKind, ExtendOutcome,
+    LockGuard, LockOptions, Operation, ReleaseOutcome, lock,
 };
 
 use crate::fake;
@@ -32,6 +32,7 @@ tests![
     fred_never_sends_what_waited_for_too_long,
     a_manager_repeats_nothing_and_says_that_the_outcome_is_unknown,
     an_operation_that_is_not_answered_ends_in_its_time,
+    a_server_that_comes_back_empty_is_asked_after_all_that_is_held_over_a_client,
     scripts_that_the_server_has_lost_are_sent_again,
     errors_are_those_of_connections_of_our_own,
 ];
@@ -349,6 +350,43 @@ async fn an_operation_that_is_not_answered_ends_in_its_time() {
             .unwrap_err();
         assert_eq!(error.kind(), ErrorKind::NetworkTimeout, "{error:?}");
     }
+}
+
+async fn a_server_that_comes_back_empty_is_asked_after_all_that_is_held_over_a_client() {
+    let mut server = RedisServer::start();
+    let client = manager(server.port()).await;
+    let backend = syncguard_clients::redis_rs::backend(&client, &RedisLocks::default()).unwrap();
+    let backend: Arc<dyn Backend> = Arc::new(backend);
+    let guards = [
+        hold(&backend, "a", Some(AutoExtend::default())).await,
+        hold(&backend, "b", None).await,
+    ];
+    server.kill();
+    server.restart();
+    // The first call shows that the connection was lost, and a later one that there is another.
+    until_it_works(&backend).await;
+    for guard in guards {
+        let lost = tokio::time::timeout(Duration::from_secs(60), guard.lost()).await;
+        let lost = lost.expect("long before the next heartbeat");
+        assert!(
+            lost.message().contains("the store no longer has it"),
+            "{lost}"
+        );
+    }
+}
+
+/// A lock whose next heartbeat, if there is one, comes in a hundred seconds.
+async fn hold(
+    backend: &Arc<dyn Backend>,
+    name: &str,
+    auto_extend: Option<AutoExtend>,
+) -> LockGuard {
+    let options = LockOptions {
+        ttl: ttl(300_000),
+        auto_extend,
+        ..LockOptions::default()
+    };
+    lock(backend, &key(name), &options).await.unwrap()
 }
 
 async fn scripts_that_the_server_has_lost_are_sent_again() {

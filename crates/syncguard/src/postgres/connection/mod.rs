@@ -1,6 +1,7 @@
 //! How bytes come and go: sockets, TLS, sessions, and the pool that hands them out.
 
 pub(super) mod arrivals;
+pub(super) mod client;
 pub(super) mod connect;
 mod era;
 mod hosts;

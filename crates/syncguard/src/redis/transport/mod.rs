@@ -1,5 +1,6 @@
 //! How scripts get to a server: over a connection of our own, or through the caller's client.
 
+pub(super) mod client;
 mod cluster;
 mod direct;
 pub(super) mod shared;

@@ -1,0 +1,87 @@
+/**
+ * Hears from clients that are driven what becomes of their connections. What is held over a client is asked after once it has a
+ * connection again after it has lost one.
+ */
+
+import type { Store } from "../native/store.js";
+
+/** The events by which a kind of client shows that it has lost a connection, and that it has one. */
+export type ConnectionEvents = {
+  readonly lost: readonly string[];
+  readonly made: readonly string[];
+  /** Whether what comes with an event of `lost` was lost, and not ended by the client itself. */
+  readonly isLoss?: (subject: unknown) => boolean;
+};
+
+type Listener = (subject: unknown) => void;
+type Emitter = { readonly [Name in "on" | "off"]: (event: string, listener: Listener) => unknown };
+
+/** The listeners of each client. All stores over it share them, because emitters warn of many. */
+const listening = new WeakMap<object, Listeners>();
+
+/** Tells a store what the client shows that it drives, until it is closed. */
+export function hearing(store: Store, client: object, events: ConnectionEvents): Store {
+  if (!isEmitter(client)) return store;
+  const listeners = listening.get(client) ?? new Listeners(client, events);
+  const forget = listeners.tell(store);
+  const close = store.close.bind(store);
+  store.close = async () => {
+    forget();
+    await close();
+  };
+  return store;
+}
+
+function isEmitter(client: object): client is Emitter {
+  const { on, off } = client as Partial<Emitter>;
+  return typeof on === "function" && typeof off === "function";
+}
+
+class Listeners {
+  /** The references are weak, because the client may live longer than a store that nobody closes. */
+  private readonly stores = new Set<WeakRef<Store>>();
+  private readonly byEvent: readonly (readonly [event: string, listener: Listener])[];
+  private isLost = false;
+
+  constructor(
+    private readonly client: Emitter,
+    { lost, made, isLoss = () => true }: ConnectionEvents,
+  ) {
+    const onLost: Listener = (subject) => {
+      if (isLoss(subject)) this.note(true);
+    };
+    // A pool says so whenever one of its connections is used.
+    const onMade: Listener = () => {
+      if (this.isLost) this.note(false);
+    };
+    this.byEvent = [
+      ...lost.map((event) => [event, onLost] as const),
+      ...made.map((event) => [event, onMade] as const),
+    ];
+    for (const [event, listener] of this.byEvent) client.on(event, listener);
+    listening.set(client, this);
+  }
+
+  /** Tells `store` until the function is called that this gives. */
+  tell(store: Store): () => void {
+    const reference = new WeakRef(store);
+    this.stores.add(reference);
+    return () => this.forget(reference);
+  }
+
+  private note(isLost: boolean): void {
+    this.isLost = isLost;
+    for (const reference of this.stores) {
+      const store = reference.deref();
+      if (store === undefined) this.forget(reference);
+      else store.clientIsConnected(!isLost);
+    }
+  }
+
+  private forget(reference: WeakRef<Store>): void {
+    this.stores.delete(reference);
+    if (this.stores.size > 0) return;
+    for (const [event, listener] of this.byEvent) this.client.off(event, listener);
+    if (listening.get(this.client) === this) listening.delete(this.client);
+  }
+}
