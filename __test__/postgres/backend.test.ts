@@ -68,6 +68,7 @@ describe("setupSchema", () => {
       "a_locks_pkey",
       "idx_a_locks_expires",
       "idx_a_locks_lock_id",
+      "idx_a_locks_readers",
     ]);
   });
 

@@ -196,6 +196,7 @@ describe("the doctor", () => {
       doneColumns: true,
       lockIdIndex: true,
       expiresIndex: true,
+      readersIndex: true,
       mayNotify: true,
     };
     for (const [change, found] of [
@@ -224,6 +225,7 @@ describe("the doctor", () => {
       [{ ownerColumn: false }, ["labels warn"]],
       [{ doneColumns: false }, ["once warn"]],
       [{ lockIdIndex: false }, ["indexes fail"]],
+      [{ readersIndex: false }, ["shared locks warn"]],
       [{ locksRightsMissing: "DELETE" }, ["rights fail"]],
       [{ rowSecurity: "locks", rowPolicies: "locks" }, ["rights fail"]],
       [{ rowPolicies: "locks" }, ["rights warn"]],

@@ -23,6 +23,14 @@ fn labels_sql() -> String {
     Labels::NAMES.map(add).concat()
 }
 
+/// Adds the index on the locks of readers.
+fn readers_sql() -> String {
+    let lines = SQL.lines();
+    lines
+        .filter(|line| line.contains("{readers_index}"))
+        .collect()
+}
+
 const MARK_SQL: &str = "ALTER TABLE {fences} ADD COLUMN IF NOT EXISTS done_due TEXT, \
      ADD COLUMN IF NOT EXISTS done_at_ms BIGINT, ADD COLUMN IF NOT EXISTS done_lock_id TEXT;";
 
@@ -43,7 +51,7 @@ pub(super) async fn setup(transport: &dyn Transport, tables: &Tables) -> Result<
     let (inspection, quoted) = (inspection(tables), names.quoted());
     let mut changes = TableChanges::new(transport, tables, &quoted);
     let mut tries = 0;
-    let (mut may_label, mut may_mark) = (true, true);
+    let (mut may_label, mut may_mark, mut may_index) = (true, true, true);
     loop {
         let there = inspect(transport, &inspection, &quoted).await?;
         let (sql, waits_for) = match there {
@@ -57,20 +65,28 @@ pub(super) async fn setup(transport: &dyn Transport, tables: &Tables) -> Result<
             SchemaState { marked: false, .. } if may_mark => {
                 (names.under_lock(MARK_SQL), WaitsFor::All)
             }
+            SchemaState { indexed: false, .. } if may_index => (
+                names.under_lock(&names.write_into(&readers_sql())),
+                WaitsFor::Writers,
+            ),
             there => return Ok(there.labelled),
         };
         match changes.make(&sql, waits_for).await {
             Ok(true) => {}
             Ok(false) => continue,
-            // Only the tables' owner may alter them. Without that right, locks have no labels, and nothing is done once.
+            // Only the tables' owner may alter them. Without that right, locks have no labels, nothing is done once, and readers are
+            // found among all locks.
             Err(failure)
                 if there.complete
                     && there.named
                     && failure.state() == Some(&SqlState::INSUFFICIENT_PRIVILEGE) =>
             {
-                match there.labelled || !may_label {
-                    true => may_mark = false,
-                    false => may_label = false,
+                if !there.labelled && may_label {
+                    may_label = false;
+                } else if !there.marked && may_mark {
+                    may_mark = false;
+                } else {
+                    may_index = false;
                 }
             }
             Err(failure) if was_made_meanwhile(&failure) && tries < MAX_RETRIES => {}
@@ -113,7 +129,7 @@ fn was_made_meanwhile(failure: &Failure) -> bool {
 
 /// The statement that asks the catalog which parts of the schema exist.
 fn inspection(tables: &Tables) -> Statement {
-    let columns = &["complete", "named", "labelled", "marked"];
+    let columns = &["complete", "named", "labelled", "marked", "indexed"];
     let labels = format!("'{}'", Labels::NAMES.join("', '"));
     let sql = include_str!("schema_inspect.sql").replace("{labels}", &labels);
     Statement::new(&sql, tables, columns)
@@ -132,13 +148,14 @@ async fn inspect(
         named: is(1)?,
         labelled: is(2)?,
         marked: is(3)?,
+        indexed: is(4)?,
     })
 }
 
 /// Which parts of the schema exist.
 #[derive(Clone, Copy)]
 struct SchemaState {
-    /// Both tables and the indexes.
+    /// Both tables, and the indexes that older ones have, too.
     complete: bool,
     /// The column in which fence counters have their key in clear.
     named: bool,
@@ -146,6 +163,8 @@ struct SchemaState {
     labelled: bool,
     /// The columns for what is done once.
     marked: bool,
+    /// The index on the locks of readers.
+    indexed: bool,
 }
 
 /// The quoted names of the indexes.
@@ -153,6 +172,7 @@ pub(super) struct IndexNames<'a> {
     tables: &'a Tables,
     lock_id_index: String,
     expires_index: String,
+    readers_index: String,
 }
 
 impl<'a> IndexNames<'a> {
@@ -166,24 +186,26 @@ impl<'a> IndexNames<'a> {
         let (lock_id_index, expires_index) = (name("lock_id"), name("expires"));
         if lock_id_index == expires_index {
             return Err(Error::invalid(
-                "tableName must not exceed 57 bytes: longer ones give both indexes the same name",
+                "tableName must not exceed 57 bytes: longer ones give the indexes the same name",
             ));
         }
         Ok(Self {
             tables,
             lock_id_index,
             expires_index,
+            readers_index: name("readers"),
         })
     }
 
-    /// The quoted names of the tables of locks and fences, and of the two indexes.
-    pub(super) fn quoted(&self) -> [String; 4] {
+    /// The quoted names of the tables of locks and fences, and of the indexes.
+    pub(super) fn quoted(&self) -> [String; 5] {
         let [locks, fences] = [self.tables.locks(), self.tables.fences()].map(quoted);
         [
             locks,
             fences,
             self.lock_id_index.clone(),
             self.expires_index.clone(),
+            self.readers_index.clone(),
         ]
     }
 
@@ -199,6 +221,7 @@ impl<'a> IndexNames<'a> {
     pub(super) fn write_into(&self, sql: &str) -> String {
         sql.replace("{lock_id_index}", &self.lock_id_index)
             .replace("{expires_index}", &self.expires_index)
+            .replace("{readers_index}", &self.readers_index)
     }
 
     fn under_lock(&self, sql: &str) -> String {

@@ -10,6 +10,8 @@ CREATE TABLE IF NOT EXISTS {locks} (
 );
 CREATE UNIQUE INDEX IF NOT EXISTS {lock_id_index} ON {locks} (lock_id);
 CREATE INDEX IF NOT EXISTS {expires_index} ON {locks} (expires_at_ms);
+-- The readers of a key: its name, a mark, an r and their lock id.
+CREATE INDEX IF NOT EXISTS {readers_index} ON {locks} (left(key, -24)) WHERE right(key, 23) = 'r' || lock_id;
 -- The last fence of each key: the next one is larger.
 CREATE TABLE IF NOT EXISTS {fences} (
   fence_key TEXT PRIMARY KEY,

@@ -1,7 +1,8 @@
--- $1, $2 names of the tables, quoted   $3, $4 names of the indexes, quoted
+-- $1, $2 names of the tables, quoted   $3, $4, $5 names of the indexes, quoted
 WITH there AS (
   SELECT to_regclass($1) AS locks, to_regclass($2) AS fences,
-    to_regclass($3) AS lock_id_index, to_regclass($4) AS expires_index
+    to_regclass($3) AS lock_id_index, to_regclass($4) AS expires_index,
+    to_regclass($5) AS readers_index
 )
 SELECT
   (
@@ -21,5 +22,6 @@ SELECT
   (
     SELECT count(*) = 3 FROM pg_attribute
     WHERE attrelid = fences AND attname IN ('done_due', 'done_at_ms', 'done_lock_id') AND NOT attisdropped
-  )::text AS marked
+  )::text AS marked,
+  EXISTS (SELECT FROM pg_index WHERE indexrelid = readers_index AND indrelid = locks)::text AS indexed
 FROM there

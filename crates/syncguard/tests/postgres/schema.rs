@@ -55,7 +55,9 @@ async fn it_makes_what_the_specification_names() {
         indexes,
         format!(
             "CREATE INDEX idx_{locks}_expires ON public.{locks} USING btree (expires_at_ms); \
-             CREATE UNIQUE INDEX idx_{locks}_lock_id ON public.{locks} USING btree (lock_id)"
+             CREATE UNIQUE INDEX idx_{locks}_lock_id ON public.{locks} USING btree (lock_id); \
+             CREATE INDEX idx_{locks}_readers ON public.{locks} USING btree (\"left\"(key, '-24'::integer)) \
+             WHERE (\"right\"(key, 23) = ('r'::text || lock_id))"
         )
     );
 }
@@ -163,6 +165,7 @@ async fn missing_indexes_and_columns_are_added() {
     for sql in [
         format!("DROP INDEX idx_{locks}_lock_id"),
         format!("DROP INDEX idx_{locks}_expires"),
+        format!("DROP INDEX idx_{locks}_readers"),
         format!("ALTER TABLE {fences} DROP COLUMN key_debug"),
         format!("ALTER TABLE {locks} DROP COLUMN owner"),
         format!("DROP TABLE {fences}"),

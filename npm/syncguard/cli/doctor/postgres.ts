@@ -74,7 +74,7 @@ function schema(facts: Facts, locks: string, fences: string): Check[] {
     checks.push(warn("once", `${fences} has no columns for once(): it cannot be used`, SETUP));
   }
   if (facts.lockIdIndex === true && facts.expiresIndex === true) {
-    checks.push(ok("indexes", "both are there and valid"));
+    checks.push(ok("indexes", "those on lock_id and expires_at_ms are there and valid"));
     const rights = `SELECT (key, lock_id, expires_at_ms) and UPDATE of one column of ${locks}`;
     const storing = `one with done(tx) also SELECT, INSERT and UPDATE on ${fences}`;
     checks.push(ok("guards", `a transaction with a guard needs ${rights}; ${storing}`));
@@ -85,6 +85,10 @@ function schema(facts: Facts, locks: string, fences: string): Check[] {
         : "lock_id, without which nothing can be guarded";
     const fix = `${SETUP}; if the index is there and invalid, REINDEX it`;
     checks.push(fail("indexes", `${locks} lacks its index on ${index}, or it is invalid`, fix));
+  }
+  if (facts.readersIndex !== true) {
+    const lacks = `${locks} lacks its index on readers, or it is invalid: who leaves a shared lock looks through all locks`;
+    checks.push(warn("shared locks", lacks, SETUP));
   }
   return checks;
 }

@@ -30,6 +30,7 @@ const COLUMNS: &[&str] = &[
     "doneColumns",
     "lockIdIndex",
     "expiresIndex",
+    "readersIndex",
     "locksRightsMissing",
     "fencesRightsMissing",
     "rowSecurity",

@@ -1,7 +1,8 @@
--- $1, $2 names of the tables, quoted   $3, $4 names of the indexes, quoted
+-- $1, $2 names of the tables, quoted   $3, $4, $5 names of the indexes, quoted
 WITH there AS (
   SELECT to_regclass($1) AS locks, to_regclass($2) AS fences,
-    to_regclass($3) AS lock_id_index, to_regclass($4) AS expires_index
+    to_regclass($3) AS lock_id_index, to_regclass($4) AS expires_index,
+    to_regclass($5) AS readers_index
 )
 SELECT
   current_setting('server_version') AS version,
@@ -49,6 +50,9 @@ SELECT
   EXISTS (
     SELECT FROM pg_index WHERE indexrelid = expires_index AND indrelid = locks AND indisvalid AND indisready
   )::text AS "expiresIndex",
+  EXISTS (
+    SELECT FROM pg_index WHERE indexrelid = readers_index AND indrelid = locks AND indisvalid AND indisready
+  )::text AS "readersIndex",
   (
     SELECT string_agg(needed, ', ')
     FROM unnest(ARRAY['SELECT', 'INSERT', 'UPDATE', 'DELETE']) AS needed
