@@ -1,32 +1,15 @@
-/** Locks that readers share, and writers have alone: the API, on the stores that have shared locks. */
+/** Locks that readers share, and writers have alone: the API. */
 
 import { expect, test } from "vitest";
 import { getByIdRaw, getByKeyRaw, lock, type LockEvent, withTelemetry } from "syncguard";
-import { lockError } from "../support/errors";
 import { newKey, onEveryStore } from "../support/suite";
 import { until } from "../support/until";
 
-/** The stores that have none yet. */
-const LACKING = /PostgreSQL/;
 const patiently = { timeoutMs: 20_000, maxRetries: Infinity };
 const shared = { mode: "shared" } as const;
 const ttlMs = 30_000;
 
-onEveryStore("shared locks", (connect, name) => {
-  if (LACKING.test(name)) {
-    test("are refused by a store that has none, and nothing is locked", async () => {
-      const [backend, key] = [connect(), newKey()];
-      for (const asked of [backend.lock(key, shared), backend.lock([{ key, ...shared }, "b"])]) {
-        expect(await lockError(asked)).toMatchObject({
-          code: "InvalidArgument",
-          message: expect.stringContaining('mode "shared"') as string,
-        });
-      }
-      expect(await backend.isLocked({ key })).toBe(false);
-    });
-    return;
-  }
-
+onEveryStore("shared locks", (connect) => {
   test("are held beside each other, in each way to ask for them, and by no writer", async () => {
     const [backend, key] = [connect(), newKey()];
     const held = [

@@ -163,6 +163,30 @@ describe.each(Object.keys(CLIENTS))("in a transaction of %s", (name) => {
     expect(await held.release()).toEqual({ ok: true });
   });
 
+  test("readers guard beside each other, until their key is freed by force", async () => {
+    const key = newKey();
+    const [held, beside] = [
+      await backend.lock(key, { mode: "shared" }),
+      await backend.lock([{ key, mode: "shared" }, newKey(), { key: newKey(), slots: 3 }]),
+    ];
+    await transact((tx) => held.guard(tx));
+    await transact((tx) => beside.guard(tx));
+    expect(await backend.forceRelease(key)).toEqual({ ok: true });
+    const committed = transact(async (tx, write) => {
+      await write(key);
+      await held.guard(tx);
+    });
+    await lockError(committed, "LockLost");
+    expect(await sql`SELECT n FROM sums WHERE id = ${key}`).toEqual([]);
+    // Those who share it next are others.
+    await using next = await backend.lock(key, { mode: "shared" });
+    await lockError(
+      transact((tx) => beside.guard(tx)),
+      "LockLost",
+    );
+    await transact((tx) => next.guard(tx));
+  });
+
   test("heartbeats go on meanwhile", async () => {
     const key = newKey();
     const held = await backend.lock(key, { ttlMs: 5_000, autoExtend: { everyMs: 50 } });

@@ -19,8 +19,8 @@ export const postgres = [
     ],
     [
       "postgres/operations/acquire_all.sql",
-      "held.expires_at_ms <= excluded.acquired_at_ms - {tolerance_ms}",
-      "held.expires_at_ms <= excluded.acquired_at_ms",
+      "lock.expires_at_ms <= excluded.acquired_at_ms - {tolerance_ms}",
+      "lock.expires_at_ms <= excluded.acquired_at_ms",
     ],
   ]),
   mutation("postgres-expiry", "postgres", "An acquisition ignores the expiry of the row.", [

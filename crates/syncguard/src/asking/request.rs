@@ -236,13 +236,6 @@ impl fmt::Debug for Eval {
     }
 }
 
-/// The answer of a store that does not know shared locks.
-pub(crate) fn shares_nothing(store: &str) -> Error {
-    Error::invalid(format!(
-        "mode \"shared\": shared locks are not on {store} yet"
-    ))
-}
-
 /// The answer of a store that runs no scripts.
 pub(crate) fn runs_no_scripts() -> Error {
     Error::invalid("this store runs no scripts: eval() is for locks in Redis")

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use serde_json::Value;
 
 use super::blocked::Blocked;
 use super::changes;
@@ -24,7 +25,9 @@ use super::operations::guard::Checks;
 use super::operations::is_locked::IsLocked;
 use super::operations::mark::Mark;
 use super::operations::release::{Release, Releases};
+use super::operations::tidy::Tidy;
 use super::operations::{extend, facts, force_release, is_locked, list, lookup, mark, release};
+use super::readers::{mark_readers, may_be_shared};
 use super::reply;
 use super::runner::StatementRunner;
 use super::schema;
@@ -35,7 +38,7 @@ use crate::asking::check::LockCheck;
 use crate::asking::inspection::{Facts, LockPage, LockRecord, Lookup, PageRequest};
 use crate::asking::limit::Limit;
 use crate::asking::outcome::{ExtendOutcome, Outcome, ReleaseOutcome};
-use crate::asking::request::{Extension, Finish, Operation, runs_no_scripts};
+use crate::asking::request::{AcquireRequest, Extension, Finish, Operation, runs_no_scripts};
 use crate::background::backend::{Backend, Capabilities, DEFAULT_OPERATION_TIMEOUT};
 use crate::background::work::Work;
 use crate::network::client_connections::ClientConnections;
@@ -45,7 +48,7 @@ use crate::text::error::Error;
 use crate::values::batch::Batch;
 use crate::values::claim::Claim;
 use crate::values::due::{DoneMark, MarkChange};
-use crate::values::key::Key;
+use crate::values::key::{Key, split_reader};
 use crate::values::lock_id::LockId;
 use crate::values::time::TimeAuthority;
 use crate::waiting::wakeups::Watch;
@@ -84,6 +87,7 @@ pub(super) struct Operations {
     pub(super) acquire: Acquire,
     pub(super) acquire_all: AcquireAll,
     release: Release,
+    tidy: Tidy,
     extend: Extend,
     is_locked: IsLocked,
     lookup: lookup::Lookup,
@@ -100,6 +104,7 @@ impl Operations {
             acquire: Acquire::new(tables),
             acquire_all: AcquireAll::new(tables),
             release: Release::new(tables),
+            tidy: Tidy::new(tables),
             extend: Extend::new(tables),
             is_locked: IsLocked::new(tables, options.cleanup_in_is_locked),
             lookup: lookup::Lookup::new(tables),
@@ -231,6 +236,9 @@ impl PostgresBackend {
 
     async fn release(&self, lock_ids: &Batch<LockId>) -> Result<Batch<ReleaseOutcome>, Error> {
         let executor = self.executor.get()?;
+        if lock_ids.iter().any(may_be_shared) {
+            return self.leave(&executor, lock_ids).await;
+        }
         let joining = executor.releases.join(|| lock_ids.clone());
         let subjects = quota::rows(lock_ids);
         let joined = self.on_rows(&executor, &subjects, joining).await?;
@@ -245,6 +253,39 @@ impl PostgresBackend {
             }
         }
         Ok(found.into_iter().flatten().collect())
+    }
+
+    /// Releases locks of which some may be readers'.
+    async fn leave(
+        &self,
+        executor: &Executor,
+        lock_ids: &[LockId],
+    ) -> Result<Batch<ReleaseOutcome>, Error> {
+        let (subjects, listed) = (quota::rows(lock_ids), reply::joined(lock_ids));
+        let (release, durable) = (&self.operations.release, self.options.durable_releases);
+        let plan = release.plan_leave(&listed, durable);
+        let running = executor.runner.run(&subjects, &plan);
+        let row = self.on_rows(executor, &subjects, running).await?;
+        let outcomes = release::outcomes(lock_ids, row.as_ref())?;
+        self.tidy(executor, &release::left_groups(row.as_ref())?)
+            .await;
+        Ok(outcomes)
+    }
+
+    /// Lets the groups of these keys end with the last of their readers. If this fails, they end when the readers would have ended who have
+    /// left, or when the next one leaves.
+    async fn tidy(&self, executor: &Executor, names: &[String]) {
+        if names.is_empty() {
+            return;
+        }
+        let rows: Vec<_> = names.iter().map(|name| Subject::Row(name)).collect();
+        let listed = Value::from(names).to_string();
+        let plan = self
+            .operations
+            .tidy
+            .plan(&listed, self.options.durable_releases);
+        let running = executor.runner.run(&rows, &plan);
+        let _ = self.on_rows(executor, &rows, running).await;
     }
 
     pub(super) async fn release_alone(
@@ -368,14 +409,21 @@ impl PostgresBackend {
 
     async fn lookup(&self, lookup: &Lookup) -> Result<Option<LockRecord>, Error> {
         let executor = self.executor.get()?;
-        let (row, lock_id) = match lookup {
+        let reader = match lookup {
+            // Its key says no more than its lock id.
+            Lookup::Key(key) => key.reader_id().map(Lookup::LockId),
+            Lookup::LockId(_) => None,
+        };
+        let (row, lock_id) = match reader.as_ref().unwrap_or(lookup) {
             Lookup::Key(key) => {
                 let name = lock_name(key)?;
                 let plan = self.operations.lookup.plan_by_key(&name);
                 (executor.runner.run(&[], &plan).await?, None)
             }
             Lookup::LockId(lock_id) => {
-                if let Some(found) = executor.lookups.join(|| lock_id.clone()).await? {
+                if !may_be_shared(lock_id)
+                    && let Some(found) = executor.lookups.join(|| lock_id.clone()).await?
+                {
                     return Ok(found);
                 }
                 let plan = self.operations.lookup.plan_by_lock_id(lock_id);
@@ -396,6 +444,9 @@ impl PostgresBackend {
         let rows = [Subject::Row(&name)];
         let running = executor.runner.run(&rows, &plan);
         let row = self.on_rows(&executor, &rows, running).await?;
+        if let Some((of_all, _)) = split_reader(&name) {
+            self.tidy(&executor, &[of_all.to_owned()]).await;
+        }
         force_release::outcome(row.as_ref())
     }
 
@@ -443,6 +494,10 @@ impl Backend for PostgresBackend {
 
     fn operation_timeout(&self) -> Duration {
         self.options.operation_timeout
+    }
+
+    fn prepare(&self, request: &mut AcquireRequest) {
+        mark_readers(&mut request.claims);
     }
 
     async fn run(&self, operation: &Operation) -> Result<Outcome, Error> {

@@ -3,7 +3,21 @@
 use crate::values::time::TIME_TOLERANCE_MS;
 
 /// What stands in place of each name. A name that another one contains comes after it.
-const NAMED: [(&str, &str); 3] = [
+const NAMED: [(&str, &str); 6] = [
+    // Of a row `lock` of that table: whether it is held as far as its group goes. A reader's is while the group of its key is there, which ends
+    // with the last of its readers. The locks of others have none.
+    (
+        "{has_group}",
+        "({is_reader} IS NOT TRUE OR EXISTS (SELECT FROM {locks} AS shared WHERE shared.key = left(lock.key, -24) AND shared.fence = lock.fence))",
+    ),
+    // Of a row `lock`: whether it is the lock of a reader. Then its key ends with 24 characters that are not of the key: a mark, an r, its id.
+    ("{is_reader}", "right(lock.key, 23) = 'r' || lock.lock_id"),
+    // Of a row `lock`: whether it is the group of its key, which nobody owns (docs/format.md, "Shared locks"). Few ids begin with an A.
+    (
+        "{is_group}",
+        "(left(lock.lock_id, 1) = 'A' AND lock.lock_id = translate(left(encode(decode('00', 'hex') || \
+         substr(sha256(convert_to('shared:' || lock.key, 'UTF8')), 1, 15), 'base64'), 22), '+/', '-_'))",
+    ),
     // Of a row of the table of locks: whether the lock is held when the server comes to this row.
     ("{is_live}", "expires_at_ms > {live_after_ms}"),
     // A lock that ends later is held. The clock is read here. Who has read it before says `now_ms - {tolerance_ms}`.

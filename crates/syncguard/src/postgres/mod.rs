@@ -58,6 +58,7 @@ mod names;
 pub mod operations;
 mod options;
 mod product;
+mod readers;
 mod reply;
 mod row_security;
 mod runner;

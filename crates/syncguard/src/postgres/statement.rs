@@ -32,7 +32,7 @@ impl Statement {
     /// Writes the tables' names, which [`Tables`] has checked, and what counts as held into `template`. `columns` are the names of
     /// the columns of its row, in order; all of them are text.
     pub(super) fn new(template: &str, tables: &Tables, columns: &'static [&'static str]) -> Self {
-        let sql: Arc<str> = held::write_into(&tables.write_into(template)).into();
+        let sql: Arc<str> = tables.write_into(&held::write_into(template)).into();
         Self {
             slot: slot_of(&sql),
             sql,

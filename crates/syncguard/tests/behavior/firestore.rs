@@ -33,10 +33,6 @@ impl Store for ByFirestoreDb {
         "firestore_db"
     }
 
-    fn can_share(&self) -> bool {
-        true
-    }
-
     async fn open(&self, setup: Setup) -> Box<dyn Fixture> {
         let (address, project) = (self.0.address(), project());
         let config = FirestoreConfig {
@@ -80,10 +76,6 @@ impl OnEmulator {
 impl Store for OnEmulator {
     fn name(&self) -> &'static str {
         "firestore"
-    }
-
-    fn can_share(&self) -> bool {
-        true
     }
 
     async fn open(&self, setup: Setup) -> Box<dyn Fixture> {

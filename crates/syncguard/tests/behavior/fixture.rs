@@ -40,11 +40,6 @@ pub(crate) trait Store: Send + Sync + 'static {
         true
     }
 
-    /// Whether it has shared locks.
-    fn can_share(&self) -> bool {
-        false
-    }
-
     /// A fixture for one test, on the runtime that calls. Panics when there is none to have.
     async fn open(&self, setup: Setup) -> Box<dyn Fixture>;
 
@@ -104,7 +99,7 @@ impl Needs {
             Self::Nothing => true,
             Self::Inspection => store.can_be_inspected(),
             Self::Listing => store.can_list(),
-            Self::Sharing => store.can_share() && store.can_list(),
+            Self::Sharing => store.can_list(),
         }
     }
 }

@@ -35,10 +35,6 @@ impl Store for Plain {
         "redis"
     }
 
-    fn can_share(&self) -> bool {
-        true
-    }
-
     async fn open(&self, setup: Setup) -> Box<dyn Fixture> {
         open(&self.0, setup, plain)
     }
@@ -52,10 +48,6 @@ impl Store for Plain {
 impl Store for Oldest {
     fn name(&self) -> &'static str {
         "redis_6_2"
-    }
-
-    fn can_share(&self) -> bool {
-        true
     }
 
     async fn open(&self, setup: Setup) -> Box<dyn Fixture> {
@@ -75,10 +67,6 @@ impl Store for Oldest {
 impl Store for TlsWithAcl {
     fn name(&self) -> &'static str {
         "redis_tls_acl"
-    }
-
-    fn can_share(&self) -> bool {
-        true
     }
 
     fn can_list(&self) -> bool {
@@ -112,10 +100,6 @@ impl Store for BySentinel {
         "redis_sentinel"
     }
 
-    fn can_share(&self) -> bool {
-        true
-    }
-
     async fn open(&self, setup: Setup) -> Box<dyn Fixture> {
         open(&self.0, setup, || {
             let server = RedisServer::start();
@@ -141,10 +125,6 @@ pub(crate) struct OnEventLoop(Shared);
 impl Store for OnEventLoop {
     fn name(&self) -> &'static str {
         "redis_on_event_loop"
-    }
-
-    fn can_share(&self) -> bool {
-        true
     }
 
     async fn open(&self, setup: Setup) -> Box<dyn Fixture> {

@@ -35,10 +35,6 @@ impl Store for InCluster {
         self.name
     }
 
-    fn can_share(&self) -> bool {
-        true
-    }
-
     async fn open(&self, setup: Setup) -> Box<dyn Fixture> {
         let mut cluster = self.cluster.lock().unwrap();
         let cluster =

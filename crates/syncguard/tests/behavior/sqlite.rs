@@ -21,10 +21,6 @@ impl Store for OnFile {
         "sqlite_file"
     }
 
-    fn can_share(&self) -> bool {
-        true
-    }
-
     async fn open(&self, setup: Setup) -> Box<dyn Fixture> {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("locks.db");
@@ -40,10 +36,6 @@ impl Store for OnFile {
 impl Store for InMemory {
     fn name(&self) -> &'static str {
         "sqlite_memory"
-    }
-
-    fn can_share(&self) -> bool {
-        true
     }
 
     /// Only the backend's own connection sees the tables.

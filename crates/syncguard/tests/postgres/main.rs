@@ -42,6 +42,7 @@ mod scene;
 mod schema;
 mod sets;
 mod settings;
+mod shared;
 mod silence;
 mod slots;
 mod stage;
@@ -82,6 +83,7 @@ fn main() -> ExitCode {
         ("schema", schema::TESTS),
         ("sets", sets::TESTS),
         ("settings", settings::TESTS),
+        ("shared", shared::TESTS),
         ("silence", silence::TESTS),
         ("slots", slots::TESTS),
         ("texts", texts::TESTS),

@@ -7,6 +7,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::labels::{self, Labelled, StoredLabels};
+use super::lookup::HeldRow;
 use super::mark;
 use super::release::Release;
 use crate::asking::outcome::{AcquireOutcome, Grant};
@@ -20,7 +21,6 @@ use crate::values::batch::Batch;
 use crate::values::claim::Claim;
 use crate::values::due::Due;
 use crate::values::fence::Fence;
-use crate::values::labels::Labels;
 use crate::values::lock_id::LockId;
 use crate::values::ttl::Ttl;
 
@@ -144,12 +144,10 @@ pub fn outcome(claim: &Claim, row: Option<&Row>) -> Result<Attempted, Error> {
             fence: Fence::parse(reply::text(row, 1)?)?,
             expires_at_ms: reply::number(row, 2)?,
         }),
-        "locked" => AcquireOutcome::Locked {
-            claim: 0,
-            free_in: reply::optional(row, 3)?.map(free_in).transpose()?,
-            labels: reply::optional(row, 4)?.map_or_else(Labels::default, labels::in_row),
-            is_shared: false,
-        },
+        "locked" => locked(
+            reply::optional(row, 3)?,
+            reply::optional(row, 4)?.map(HeldRow::in_row),
+        )?,
         "done" => AcquireOutcome::Done(mark::done(row, 1)?),
         "exhausted" => return Err(exhausted(reply::number(row, 1)?)),
         "again" => return Ok(Attempted::Overtaken),
@@ -164,6 +162,17 @@ pub(super) fn exhausted(counter: i64) -> Error {
         Err(error) => error,
         Ok(_) => reply::malformed(),
     }
+}
+
+/// The outcome where another lock is in the way, which ends in so many milliseconds.
+fn locked(ms: Option<&str>, held: Option<HeldRow>) -> Result<AcquireOutcome, Error> {
+    let HeldRow { labels, is_shared } = held.unwrap_or_default();
+    Ok(AcquireOutcome::Locked {
+        claim: 0,
+        free_in: ms.map(free_in).transpose()?,
+        labels,
+        is_shared,
+    })
 }
 
 pub(super) fn free_in(ms: &str) -> Result<Duration, Error> {
@@ -278,12 +287,7 @@ impl Grouped for Acquisitions {
             let mut part = || parts.next().ok_or_else(reply::malformed);
             let lock_id = part()?;
             let outcome = match part()? {
-                "locked" => AcquireOutcome::Locked {
-                    claim: 0,
-                    free_in: Some(free_in(part()?)?),
-                    labels: lock.map_or_else(Labels::default, labels::in_hex),
-                    is_shared: false,
-                },
+                "locked" => locked(Some(part()?), lock.map(HeldRow::in_hex))?,
                 fence => AcquireOutcome::one(Grant {
                     slot: None,
                     // The cause is left out, because it would show the text.

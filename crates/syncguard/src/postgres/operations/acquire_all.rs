@@ -3,10 +3,11 @@
 use serde_json::{Value, json};
 
 use super::acquire::{exhausted, free_in};
-use super::labels::{self, Labelled, StoredLabels};
+use super::labels::{Labelled, StoredLabels};
+use super::lookup::HeldRow;
 use crate::asking::outcome::{AcquireOutcome, Grant};
-use crate::asking::request::shares_nothing;
 use crate::postgres::names::{self, PrimaryKeys};
+use crate::postgres::readers::{may_be_shared, variant};
 use crate::postgres::reply;
 use crate::postgres::statement::{Param, Plan, Row};
 use crate::postgres::tables::Tables;
@@ -14,21 +15,29 @@ use crate::text::error::Error;
 use crate::values::batch::Batch;
 use crate::values::claim::{Claim, ClaimKind};
 use crate::values::fence::Fence;
+use crate::values::key::{Key, gate_name, readers_name};
 use crate::values::lock_id::LockId;
 use crate::values::ttl::Ttl;
 
 /// Acquires all locks of an acquisition.
 #[derive(Debug)]
 pub struct AcquireAll {
-    statements: Labelled,
+    alone: Labelled,
+    /// Where some of them are to be shared.
+    shared: Labelled,
 }
 
 impl AcquireAll {
     /// For the locks in `tables`.
     pub fn new(tables: &Tables) -> Self {
-        let sql = include_str!("acquire_all.sql");
+        let of = |is_shared, label| {
+            let sql = variant(include_str!("acquire_all.sql"), is_shared);
+            Labelled::new([&sql, label], 3, tables, &["outcome", "detail"])
+        };
         Self {
-            statements: Labelled::new([sql, "id || {}"], 3, tables, &["outcome", "detail"]),
+            alone: of(false, "id || {}"),
+            // A group has no labels.
+            shared: of(true, r#"CASE WHEN "group" IS NULL THEN id || {} END"#),
         }
     }
 
@@ -45,7 +54,11 @@ impl AcquireAll {
             Param::Text(&claimed.lock_ids),
             Param::BigInt(ttl.as_millis()),
         ];
-        self.statements.bind(params, labels)
+        let statements = match claimed.is_shared {
+            true => &self.shared,
+            false => &self.alone,
+        };
+        statements.bind(params, labels)
     }
 }
 
@@ -54,6 +67,7 @@ impl AcquireAll {
 pub struct Claimed {
     keys: String,
     lock_ids: String,
+    is_shared: bool,
 }
 
 impl Claimed {
@@ -61,7 +75,8 @@ impl Claimed {
     /// search for a free slot at a random number.
     ///
     /// # Errors
-    /// As [`PrimaryKeys::new`] and [`Slots::first`](crate::Slots::first).
+    /// As [`PrimaryKeys::new`] and [`Slots::first`](crate::Slots::first). `InvalidArgument` for a reader whose lock id does not tell that it is one's,
+    /// because [`Backend::prepare`](crate::Backend::prepare) has not seen it.
     pub fn new(claims: &[Claim]) -> Result<Self, Error> {
         let mut keys = Vec::new();
         let mut first_claim = 0;
@@ -69,7 +84,7 @@ impl Claimed {
             let [claim, ..] = same else { continue };
             let mut item = match claim.kind {
                 ClaimKind::Exclusive => named(&PrimaryKeys::new(&claim.key)?, claim.key.as_str()),
-                ClaimKind::Shared => return Err(shares_nothing("PostgreSQL")),
+                ClaimKind::Shared => shared(same, &claim.key)?,
                 ClaimKind::SlotOf(slots) => {
                     let (names, key) = names::of_slots(&claim.key)?;
                     let mut item = named(&names, &key);
@@ -79,15 +94,35 @@ impl Claimed {
                 }
             };
             item["claim"] = first_claim.into();
-            item["take"] = same.len().into();
+            // Readers of one key share one place.
+            let is_shared = claim.kind == ClaimKind::Shared;
+            item["take"] = if is_shared { 1 } else { same.len() }.into();
             first_claim += same.len();
             keys.push(item);
         }
         Ok(Self {
             keys: Value::Array(keys).to_string(),
             lock_ids: reply::joined(claims.iter().map(|claim| &claim.lock_id)),
+            is_shared: claims.iter().any(|claim| claim.kind == ClaimKind::Shared),
         })
     }
+}
+
+/// An item with the names of the group, the gate and the readers.
+fn shared(claims: &[Claim], key: &Key) -> Result<Value, Error> {
+    if !claims.iter().all(|claim| may_be_shared(&claim.lock_id)) {
+        return Err(Error::invalid(
+            "the lock id of a reader is not marked: let Backend::prepare change the request first",
+        ));
+    }
+    let names = PrimaryKeys::new(key)?;
+    let mut item = named(&names, key.as_str());
+    item["group"] = LockId::group(&names.lock).as_str().into();
+    item["gate"] = gate_name(&names.lock).into();
+    item["readers"] = claims.len().into();
+    item["reader"] = readers_name(&names.lock).into();
+    item["reader_key"] = readers_name(key.as_str()).into();
+    Ok(item)
 }
 
 fn named(names: &PrimaryKeys, key: &str) -> Value {
@@ -110,11 +145,12 @@ pub fn outcome(claims: &[Claim], row: Option<&Row>) -> Result<Option<AcquireOutc
             if claim >= claims.len() {
                 return Err(reply::malformed());
             }
+            let HeldRow { labels, is_shared } = HeldRow::in_row(lock);
             AcquireOutcome::Locked {
                 claim,
                 free_in: (!ms.is_empty()).then(|| free_in(ms)).transpose()?,
-                labels: labels::in_row(lock),
-                is_shared: false,
+                labels,
+                is_shared,
             }
         }
         "exhausted" => return Err(exhausted(reply::number(row, 1)?)),
@@ -156,7 +192,6 @@ mod tests {
     use super::*;
     use crate::text::error::ErrorKind;
     use crate::values::claim::Slots;
-    use crate::values::key::Key;
 
     /// A key, and two of five slots of another.
     fn claims() -> Vec<Claim> {

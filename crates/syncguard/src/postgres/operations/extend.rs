@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use crate::asking::outcome::{Absence, ExtendOutcome};
 use crate::postgres::group::Grouped;
+use crate::postgres::readers::{may_be_shared, variant};
 use crate::postgres::reply;
 use crate::postgres::statement::{Param, Plan, Row, Statement};
 use crate::postgres::tables::Tables;
@@ -14,7 +15,11 @@ use crate::values::ttl::Ttl;
 
 /// Extends locks by their ids.
 #[derive(Debug)]
-pub struct Extend(Statement);
+pub struct Extend {
+    alone: Statement,
+    /// Where some of the locks may be shared.
+    shared: Statement,
+}
 
 impl Extend {
     /// For the locks in `tables`.
@@ -24,12 +29,23 @@ impl Extend {
 
     fn with(tables: &Tables, skip: &str) -> Self {
         let sql = include_str!("extend.sql").replace("{skip}", skip);
-        Self(Statement::new(&sql, tables, &["outcomes", "commit"]).urgent())
+        let of = |is_shared| {
+            let sql = variant(&sql, is_shared);
+            Statement::new(&sql, tables, &["outcomes", "commit"]).urgent()
+        };
+        Self {
+            alone: of(false),
+            shared: of(true),
+        }
     }
 
     /// Makes the statement that extends these sets and removes expired locks.
     pub fn plan<'a>(&'a self, sets: &'a LockSets) -> Plan<'a> {
-        self.0.bind(vec![
+        let statement = match sets.may_be_shared {
+            true => &self.shared,
+            false => &self.alone,
+        };
+        statement.bind(vec![
             Param::Text(&sets.lock_ids),
             Param::Text(&sets.numbers),
             Param::Text(&sets.ttls),
@@ -43,6 +59,8 @@ pub struct LockSets {
     lock_ids: String,
     numbers: String,
     ttls: String,
+    /// Whether one of them may be shared.
+    may_be_shared: bool,
 }
 
 impl LockSets {
@@ -51,6 +69,7 @@ impl LockSets {
         let mut lists = Self::default();
         for (number, (lock_ids, ttl)) in sets.into_iter().enumerate() {
             for lock_id in lock_ids {
+                lists.may_be_shared |= may_be_shared(lock_id);
                 reply::append(&mut lists.lock_ids, lock_id.as_str());
                 reply::append(&mut lists.numbers, &number.to_string());
                 reply::append(&mut lists.ttls, &ttl.as_millis().to_string());

@@ -7,6 +7,7 @@ use crate::asking::request::Finish;
 use crate::postgres::held;
 use crate::postgres::names::PrimaryKeys;
 use crate::postgres::operations::mark::{KEEP_LATER, LACKS_COLUMNS};
+use crate::postgres::readers::may_be_shared;
 use crate::postgres::reply;
 use crate::postgres::schema::IndexNames;
 use crate::postgres::tables::Tables;
@@ -70,11 +71,32 @@ const FIRST_END: &str = "
     ) locked
   ";
 
+/// The same where some may be readers'. With those, their groups are locked, so that nobody takes a group over or frees it.
+const FIRST_SHARED_END: &str = "
+    WITH groups AS MATERIALIZED (
+      SELECT shared.lock_id
+      FROM {locks} AS lock JOIN {locks} AS shared ON shared.key = left(lock.key, -24) AND shared.fence = lock.fence
+      WHERE lock.lock_id = ANY ((SELECT string_to_array($1::text, ','))::text[]) AND {is_reader}
+    ), locked AS MATERIALIZED (
+      SELECT key, lock_id, fence, expires_at_ms FROM {locks}
+      WHERE lock_id = ANY ((SELECT string_to_array($1::text, ',') || ARRAY(SELECT lock_id FROM groups))::text[])
+      ORDER BY key
+      FOR KEY SHARE
+    )
+    SELECT CASE WHEN count(*) = cardinality(string_to_array($1::text, ',')) THEN min(least(lock.expires_at_ms, shared.expires_at_ms)) END
+    FROM locked AS lock LEFT JOIN locked AS shared
+      ON {is_reader} AND shared.key = left(lock.key, -24) AND shared.fence = lock.fence
+    WHERE lock.lock_id = ANY (string_to_array($1::text, ','))
+      AND NOT {is_group}
+      AND ({is_reader} IS NOT TRUE OR shared.key IS NOT NULL)
+  ";
+
 /// The statements of guards. Unless the locks are held, each fails, and the transaction with it.
 #[derive(Debug)]
 pub(in crate::postgres) struct Checks {
     single: String,
     several: String,
+    shared: String,
     /// Checks one lock, and stores in the same step that something is done.
     done: String,
 }
@@ -97,12 +119,13 @@ impl Checks {
                 .replace("{lost}", LOST)
                 .replace("{may_be_hidden}", MAY_BE_HIDDEN)
                 .replace("{may_be_older}", MAY_BE_OLDER);
-            held::write_into(&tables.write_into(&names.write_into(&sql)))
+            tables.write_into(&names.write_into(&held::write_into(&sql)))
         };
         let held = include_str!("guard.sql");
         Ok(Self {
             single: of(held, END),
             several: of(held, FIRST_END),
+            shared: of(held, FIRST_SHARED_END),
             done: of(include_str!("guard_done.sql"), ""),
         })
     }
@@ -116,6 +139,7 @@ impl Checks {
         let mut values = vec![reply::joined(lock_ids)];
         let Some(Finish { key, due }) = done else {
             let text = match lock_ids {
+                _ if lock_ids.iter().any(may_be_shared) => self.shared.clone(),
                 [_] => self.single.clone(),
                 _ => self.several.clone(),
             };

@@ -77,24 +77,6 @@ pub(super) fn shown<'a>(lock_id: &LockId, stored: impl Fn(&str) -> Option<&'a st
     })
 }
 
-/// Reads the labels from a row of the table of locks, as JSON. A row that cannot be read has none.
-pub(super) fn in_row(json: &str) -> Labels {
-    let row: Value = serde_json::from_str(json).unwrap_or_default();
-    match row["lock_id"].as_str().map(LockId::parse) {
-        Some(Ok(lock_id)) => shown(&lock_id, |name| row[name].as_str()),
-        _ => Labels::default(),
-    }
-}
-
-/// Does the same with JSON in hexadecimal digits.
-pub(super) fn in_hex(digits: &str) -> Labels {
-    let pairs = digits.as_bytes().as_chunks::<2>().0.iter();
-    let byte = |pair: &[u8; 2]| u8::from_str_radix(str::from_utf8(pair).ok()?, 16).ok();
-    let bytes: Option<Vec<u8>> = pairs.map(byte).collect();
-    let json = bytes.and_then(|bytes| String::from_utf8(bytes).ok());
-    json.map_or_else(Labels::default, |json| in_row(&json))
-}
-
 /// A statement that acquires locks, with a variant for each set of labels. A variant names the columns of its own labels
 /// alone, because older tables lack some.
 #[derive(Debug)]
@@ -155,6 +137,7 @@ impl Labelled {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::postgres::readers::variant;
     use crate::values::owner::Owner;
 
     fn labels(owner: &str) -> Labels {
@@ -176,18 +159,6 @@ mod tests {
         assert!(shown_of(&host, &mine, &other).is_empty());
         assert!(shown(&mine, |_| Some("left over")).is_empty());
         assert!(shown(&mine, |_| None).is_empty());
-    }
-
-    #[test]
-    fn labels_are_read_in_a_row() {
-        let row = r#"{"lock_id":"AAAAAAAAAAAAAAAAAAAAAA","owner":"AAAAAAAAAAAAAAAAAAAAAA:mé, x"}"#;
-        let hex: String = row.bytes().map(|byte| format!("{byte:02x}")).collect();
-        assert_eq!(in_row(row), labels("mé, x"));
-        assert_eq!(in_hex(&hex), labels("mé, x"));
-        for none in ["", "{}", r#"{"lock_id":"x","owner":"x:y"}"#] {
-            assert!(in_row(none).is_empty() && in_hex(none).is_empty());
-        }
-        assert!(in_row(&row.replace("AA:", "AB:")).is_empty());
     }
 
     #[test]
@@ -215,11 +186,17 @@ mod tests {
 
     #[test]
     fn only_a_statement_with_labels_names_their_columns() {
-        let of = |sql, value| Labelled::new([sql, value], 5, &Tables::default(), &[]).0;
+        fn of(sql: &str, value: &str) -> Vec<Statement> {
+            Labelled::new([sql, value], 5, &Tables::default(), &[]).0
+        }
         let plain = super::super::acquire::of_due(include_str!("acquire.sql"), None);
         let single = of(&plain, "{}");
-        let several = of(include_str!("acquire_all.sql"), "id || {}");
-        for (set, statement) in single.iter().enumerate().chain(several.iter().enumerate()) {
+        let [alone, shared] = [false, true].map(|is_shared| {
+            let sql = variant(include_str!("acquire_all.sql"), is_shared);
+            of(&sql, "id || {}")
+        });
+        let each = [single, alone, shared];
+        for (set, statement) in each.iter().flat_map(|each| each.iter().enumerate()) {
             let sql = statement.sql();
             for (at, name) in Labels::NAMES.iter().enumerate() {
                 let is_named = set >> at & 1 == 1;

@@ -40,8 +40,11 @@ pub(in crate::postgres) fn outcome(row: Option<&Row>, limit: usize) -> Result<Lo
     let is_full = rows.len() >= limit;
     let mut page = LockPage::default();
     for row in &rows {
-        page.locks
-            .push(record(row, read_at_ms).ok_or_else(reply::malformed)?);
+        let record = record(row, read_at_ms).ok_or_else(reply::malformed)?;
+        // Readers are listed, and their group is not.
+        if !record.is_group() {
+            page.locks.push(record);
+        }
         page.next = row["key"].as_str().map(str::to_owned);
     }
     page.next = page.next.filter(|_| is_full);

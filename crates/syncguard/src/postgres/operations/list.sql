@@ -6,7 +6,7 @@ WITH now AS (
 ), page AS (
   SELECT lock.*
   FROM {locks} AS lock
-  WHERE lock.key > $1 AND lock.expires_at_ms > (SELECT ms FROM now) - {tolerance_ms}
+  WHERE lock.key > $1 AND lock.expires_at_ms > (SELECT ms FROM now) - {tolerance_ms} AND {has_group}
   ORDER BY lock.key
   LIMIT $2::bigint
 )

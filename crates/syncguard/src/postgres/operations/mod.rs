@@ -13,6 +13,7 @@ pub(super) mod list;
 pub(super) mod lookup;
 pub(super) mod mark;
 pub(super) mod release;
+pub(super) mod tidy;
 
 pub use super::names::PrimaryKeys;
 pub use acquire::{Acquire, Attempted, outcome as acquire_outcome};

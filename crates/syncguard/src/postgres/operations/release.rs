@@ -20,6 +20,8 @@ pub struct Release {
     /// Releases one lock, as most releases do, in the least time.
     single: Statement,
     several: Statement,
+    /// Releases locks of which some may be readers'.
+    leave: Statement,
     done: Statement,
 }
 
@@ -32,6 +34,12 @@ impl Release {
         Self {
             single: single.urgent(),
             several: several(tables, ""),
+            leave: Statement::telling(
+                include_str!("leave.sql"),
+                tables,
+                &["outcomes", "groups", "commit"],
+            )
+            .urgent(),
             done: Statement::telling(&done, tables, columns).urgent(),
         }
     }
@@ -62,6 +70,11 @@ impl Release {
     pub fn plan_several<'a>(&'a self, lock_ids: &'a str, durable: bool) -> Plan<'a> {
         self.several.bind(params(lock_ids, durable))
     }
+
+    /// The same where some of them may be shared. The row also has the keys whose groups are to be tidied after it.
+    pub fn plan_leave<'a>(&'a self, lock_ids: &'a str, durable: bool) -> Plan<'a> {
+        self.leave.bind(params(lock_ids, durable))
+    }
 }
 
 fn several(tables: &Tables, skip: &str) -> Statement {
@@ -69,7 +82,18 @@ fn several(tables: &Tables, skip: &str) -> Statement {
     Statement::telling(&sql, tables, &["outcomes", "commit"]).urgent()
 }
 
-fn params(lock_ids: &str, durable: bool) -> Vec<Param<'_>> {
+/// The names of the keys whose readers were released.
+///
+/// # Errors
+/// `Internal` for a row that makes no sense.
+pub(in crate::postgres) fn left_groups(row: Option<&Row>) -> Result<Vec<String>, Error> {
+    match reply::optional(row, 1)? {
+        None => Ok(Vec::new()),
+        Some(names) => serde_json::from_str(names).map_err(|_| reply::malformed()),
+    }
+}
+
+pub(super) fn params(lock_ids: &str, durable: bool) -> Vec<Param<'_>> {
     vec![
         Param::Text(lock_ids),
         Param::Text(if durable { "on" } else { "off" }),
@@ -110,6 +134,7 @@ fn outcome_of(text: &str) -> Result<ReleaseOutcome, Error> {
     match text {
         "released" => Ok(ReleaseOutcome::Released),
         "expired" => Ok(ReleaseOutcome::Absent(Absence::Expired)),
+        "gone" => Ok(ReleaseOutcome::Absent(Absence::NotFound)),
         _ => Err(reply::malformed()),
     }
 }

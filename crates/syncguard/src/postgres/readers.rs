@@ -1,0 +1,70 @@
+//! Tells statements for shared locks from the others, so that who shares nothing pays nothing.
+
+use crate::values::claim::{Claim, ClaimKind};
+use crate::values::lock_id::LockId;
+
+/// The first byte of the lock id of each reader. It tells which statement to run: that for other locks does nothing for groups.
+const READER: u8 = 0xff;
+
+/// The first byte of the lock id of each group.
+const GROUP: u8 = 0;
+
+/// Marks the lock ids of readers, and no others, before anything is sent. An id that another library made may begin as one of theirs, and
+/// does no harm.
+pub(super) fn mark_readers(claims: &mut [Claim]) {
+    for claim in claims {
+        let first_byte = match (claim.kind, claim.lock_id.first_byte()) {
+            (ClaimKind::Shared, _) => READER,
+            (_, byte @ (READER | GROUP)) => byte ^ 1 << 7,
+            (_, byte) => byte,
+        };
+        claim.lock_id = claim.lock_id.clone().with_first_byte(first_byte);
+    }
+}
+
+/// Whether this may be the lock id of a reader, or of a group.
+pub(super) fn may_be_shared(lock_id: &LockId) -> bool {
+    [READER, GROUP].contains(&lock_id.first_byte())
+}
+
+/// The statement in `sql` for shared locks, or for those of which none is. The lines that begin with `{shared}` are for the first alone, and
+/// those that begin with `{alone}` for the second.
+pub(super) fn variant(sql: &str, is_shared: bool) -> String {
+    let (kept, left_out) = match is_shared {
+        true => ("{shared}", "{alone}"),
+        false => ("{alone}", "{shared}"),
+    };
+    let lines = sql.split_inclusive('\n');
+    let lines = lines.filter(|line| !line.starts_with(left_out));
+    lines
+        .map(|line| line.strip_prefix(kept).unwrap_or(line))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::values::key::Key;
+
+    #[test]
+    fn readers_have_ids_that_no_others_have() {
+        let key = || Key::new("k").unwrap();
+        for first_byte in 0..=255 {
+            let mut claims = [Claim::shared(key()), Claim::new(key())].map(Result::unwrap);
+            for claim in &mut claims {
+                claim.lock_id = claim.lock_id.clone().with_first_byte(first_byte);
+            }
+            mark_readers(&mut claims);
+            let shared = claims.map(|claim| may_be_shared(&claim.lock_id));
+            assert_eq!(shared, [true, false]);
+        }
+        assert!(may_be_shared(&LockId::group("k")));
+    }
+
+    #[test]
+    fn a_line_is_for_one_kind_or_for_both() {
+        let sql = "a\n{shared}b\n{alone}c\nd {shared}\n";
+        assert_eq!(variant(sql, true), "a\nb\nd {shared}\n");
+        assert_eq!(variant(sql, false), "a\nc\nd {shared}\n");
+    }
+}
