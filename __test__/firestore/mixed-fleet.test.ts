@@ -31,7 +31,6 @@ testFleet({
   members: () =>
     ["ours", "theirs", "ours", "theirs"].map((mainly) => [emulator.host, projectId, mainly]),
   goal: 40,
-  shares: false,
   given: async () => {
     const { docs } = await db.collection("given").get();
     const at = (doc: (typeof docs)[number]) => doc.createTime.valueOf();

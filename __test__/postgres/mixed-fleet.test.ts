@@ -25,6 +25,7 @@ beforeAll(async () => {
   });
   await setupSchema(server.url);
   await sql`CREATE TABLE inside (key TEXT PRIMARY KEY)`;
+  await sql`CREATE TABLE reading (lock_id TEXT PRIMARY KEY, key TEXT NOT NULL)`;
   await sql`CREATE TABLE given (at BIGSERIAL PRIMARY KEY, key TEXT NOT NULL, fence TEXT NOT NULL)`;
   backend = createPostgresBackend(server.url);
   theirs = (typescriptLibrary as (client: unknown) => Library)(sql);
@@ -43,7 +44,6 @@ testFleet({
     return kinds.map((kind) => [url, ...kind.split(" ")]);
   },
   goal: 100,
-  shares: false,
   given: async () => {
     const rows = await sql<{ fences: string[] }[]>`
       SELECT array_agg(fence ORDER BY at) AS fences FROM given GROUP BY key`;

@@ -25,7 +25,6 @@ testFleet({
   program: "../../redis/fixtures/fleet.mjs",
   members: () => ["ours", "theirs", "ours", "theirs"].map((mainly) => [server.url, mainly]),
   goal: 150,
-  shares: true,
   given: async () => {
     const keys = await server.admin.keys("fences:*");
     return await Promise.all(keys.map((key) => server.admin.lrange(key, 0, -1)));

@@ -11,8 +11,8 @@ const chance = (share) => Math.random() < share;
  * `mainly` is "ours" or "theirs". `enter(key, held)` must fail when somebody else is inside, and writes the
  * fence down; `leave(key)` undoes the first. `again(operation)` repeats what a library gives up too early.
  *
- * `readers` says that ours takes shared locks, too: its `enter(key, held)` must fail when a writer is inside, or was given
- * a larger fence before, and `leave(key, held)` undoes it. The other `enter` must then fail when a reader is inside.
+ * Ours takes shared locks, too: `readers.enter(key, held)` must fail when a writer is inside, or was given
+ * a larger fence before, and `readers.leave(key, held)` undoes it. The other `enter` must then fail when a reader is inside.
  */
 export async function member({
   ours,
@@ -88,15 +88,15 @@ export async function member({
   async function work() {
     while (counts.granted < goal) {
       const key = `fleet:"${Math.floor(Math.random() * 3)}"\\`;
-      if (readers !== undefined && chance(0.3)) {
+      if (chance(0.3)) {
         await read(key);
-        continue;
-      }
-      const library = chance(0.9) === (mainly === "ours") ? ours : theirs;
-      const held = await again(() => library.acquire({ key, ttlMs }));
-      if (held.ok) {
-        counts.granted += 1;
-        await hold(key, held, library);
+      } else {
+        const library = chance(0.9) === (mainly === "ours") ? ours : theirs;
+        const held = await again(() => library.acquire({ key, ttlMs }));
+        if (held.ok) {
+          counts.granted += 1;
+          await hold(key, held, library);
+        }
       }
       if (pauseMs > 0) await sleep(Math.random() * pauseMs);
     }
