@@ -39,14 +39,17 @@ impl Failure {
                     )
             }
         };
-        Self::said(state, words.unwrap_or_default()).answering(state, is_error)
+        let is_fatal = matches!(severity, Some("FATAL" | "PANIC"));
+        Self::said(state, words.unwrap_or_default(), is_fatal).answering(state, is_error)
     }
 
     /// A failure that left nothing behind in the database.
     pub fn new(fault: Fault<'_>) -> Self {
         let (kind, message) = classify(fault);
         let state = match fault {
-            Fault::State(state) if state.len() == 5 => Some(SqlState::from_code(state)),
+            Fault::State(state) | Fault::Fatal(state) if state.len() == 5 => {
+                Some(SqlState::from_code(state))
+            }
             _ => None,
         };
         let error = match &state {
@@ -60,16 +63,21 @@ impl Failure {
         }
     }
 
-    /// An error that was reported with these words.
-    fn said(state: &str, words: &str) -> Self {
+    /// An error that was reported with these words, and `is_fatal` if it has ended the session of a statement.
+    fn said(state: &str, words: &str, is_fatal: bool) -> Self {
+        let meant = meant(state, words);
+        let fault = match is_fatal {
+            true => Fault::Fatal(meant),
+            false => Fault::State(meant),
+        };
         let failure = Self {
             is_untaken: is_about_idleness(state, words),
-            ..Self::new(Fault::State(meant(state, words)))
+            ..Self::new(fault)
         };
         if words.is_empty() || !WORDED.contains(&class(state)) {
             return failure;
         }
-        let (kind, message) = classify(Fault::State(meant(state, words)));
+        let (kind, message) = classify(fault);
         let error = Error::new(kind, format!("{message} (SQLSTATE {state}: {words})"));
         Self { error, ..failure }
     }
@@ -222,17 +230,22 @@ impl From<Failure> for Error {
 #[error("{0}")]
 struct ServerMessage(String);
 
-/// The error that the server reported, and its severity; `None` for any other error.
-fn reported(error: &tokio_postgres::Error) -> Option<(Failure, Option<Severity>)> {
+/// The error that the server reported, to a statement or while connecting; `None` for any other error.
+fn reported(error: &tokio_postgres::Error, is_of_statement: bool) -> Option<Failure> {
     error.as_db_error().map(|db| {
         let state = db.code().code();
-        let failure = Failure::said(state, db.message());
+        let severity = db.parsed_severity();
+        let is_fatal = matches!(severity, Some(Severity::Fatal | Severity::Panic));
+        let failure = Failure::said(state, db.message(), is_of_statement && is_fatal);
         // The messages of these classes quote values, so their words are left out.
         let failure = match class(state) {
             "22" | "23" => failure,
             _ => failure.with_source(ServerMessage(db.message().to_owned())),
         };
-        (failure, db.parsed_severity())
+        match is_of_statement {
+            true => failure.answering(state, severity == Some(Severity::Error)),
+            false => failure,
+        }
     })
 }
 
@@ -246,8 +259,8 @@ impl Failure {
     /// The failure for the error with which a pool of the application could not make a session: only the pool knows the
     /// host.
     pub fn to_connect_by_pool(error: tokio_postgres::Error) -> Self {
-        match reported(&error) {
-            Some((failure, _)) => failure,
+        match reported(&error, false) {
+            Some(failure) => failure,
             None => Self::to_reach(fault_of_connecting(&error, None), "the pool", error),
         }
     }
@@ -282,9 +295,8 @@ impl Failure {
 /// The failure for the error of a statement that had been handed to the connection. `end` says why the session
 /// was ended, if that was from this side.
 pub(super) fn failure(error: &tokio_postgres::Error, end: Option<SessionEnd>) -> Failure {
-    if let Some((failure, severity)) = reported(error) {
-        let state = error.code().map_or("", SqlState::code);
-        return failure.answering(state, severity == Some(Severity::Error));
+    if let Some(failure) = reported(error, true) {
+        return failure;
     }
     let fault = match (end, find_io(error)) {
         (Some(SessionEnd::Silent), _) => Fault::Silent,
@@ -302,7 +314,7 @@ pub(super) fn failure_to_connect(
     host: &Host,
     end: Option<SessionEnd>,
 ) -> Failure {
-    if let Some((failure, _)) = reported(&error) {
+    if let Some(failure) = reported(&error, false) {
         return failure;
     }
     Failure::to_connect(fault_of_connecting(&error, end), host, error)
@@ -422,6 +434,23 @@ mod tests {
             assert_eq!(failure.is_refusal(), !unknown);
             let again = ["40", "57P05"].iter().any(|of| state.starts_with(of)) && !unknown;
             assert_eq!(failure.is_rolled_back_by_chance(), again);
+        }
+    }
+
+    #[test]
+    fn an_end_of_the_session_that_says_nothing_else_may_pass() {
+        use crate::text::error::ErrorKind::*;
+        for (state, severity, kind) in [
+            ("XX000", Some("FATAL"), ServiceUnavailable),
+            ("42883", Some("PANIC"), ServiceUnavailable),
+            ("XX000", Some("ERROR"), Internal),
+            ("XX000", Some("FATAL:"), Internal),
+            ("XX000", None, Internal),
+            ("3D000", Some("FATAL"), InvalidArgument),
+        ] {
+            let failure = Failure::reported(state, severity, Some("no more"));
+            assert_eq!(failure.error().kind(), kind, "{state} {severity:?}");
+            assert!(failure.error().message().contains(state));
         }
     }
 

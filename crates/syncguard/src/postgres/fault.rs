@@ -12,6 +12,8 @@ use crate::text::error::ErrorKind;
 pub enum Fault<'a> {
     /// The server reported an error with this SQLSTATE (five characters).
     State(&'a str),
+    /// It did so instead of answering a statement, and ended the session.
+    Fatal(&'a str),
     /// The operating system reported an error.
     Io(io::ErrorKind),
     /// The connection ended.
@@ -53,6 +55,10 @@ pub fn classify(fault: Fault<'_>) -> (ErrorKind, &'static str) {
     use ErrorKind::*;
     match fault {
         Fault::State(state) => classify_state(state),
+        Fault::Fatal(state) => match classify_state(state) {
+            (Internal, _) => (ServiceUnavailable, "the session was ended"),
+            known => known,
+        },
         Fault::Io(io::ErrorKind::TimedOut) => {
             (NetworkTimeout, "the network did not answer in time")
         }
@@ -302,6 +308,9 @@ mod tests {
             (Fault::State("58030"), ServiceUnavailable, "file system"),
             (Fault::State("XX000"), Internal, "error"),
             (Fault::State(""), Internal, "error"),
+            (Fault::Fatal("XX000"), ServiceUnavailable, "ended"),
+            (Fault::Fatal("57P01"), ServiceUnavailable, "shutting down"),
+            (Fault::Fatal("28000"), AuthFailed, "credentials"),
             (Fault::State("é"), Internal, "error"),
             (
                 Fault::Io(io::ErrorKind::ConnectionRefused),

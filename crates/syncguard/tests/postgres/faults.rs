@@ -7,19 +7,21 @@ use std::task::Poll;
 
 use futures::future::maybe_done;
 use syncguard::postgres::{PostgresBackend, PostgresConfig, PostgresOptions};
-use syncguard::{AcquireOutcome, Backend, ErrorKind, ReleaseOutcome, Ttl};
+use syncguard::{AcquireOutcome, Backend, ErrorKind, LockOptions, ReleaseOutcome, Ttl, lock};
 
 use crate::load::{LONG, Scene, TIMEOUT, in_time, load, no_lock_is_left, scene, scene_with};
+use crate::mediator::{Forwarding, Mediator};
 use crate::stage::{
-    QUIET, is_behind, options, own_tables, server, sessions, signal, until_waiting,
+    QUIET, backend, is_behind, options, own_tables, server, sessions, signal, until_waiting,
 };
 use crate::support::attempts::Attempts as _;
-use crate::support::locks::{acquire, eventually, key};
+use crate::support::locks::{acquire, eventually, key, request};
 use crate::support::postgres_server::PostgresServer;
 use crate::support::suite::tests;
 
 tests![
     sessions_that_are_terminated_under_load,
+    a_session_that_is_ended_in_words_of_its_own_is_no_defect,
     a_server_that_crashes_and_comes_back,
     a_server_that_does_not_answer,
     a_dropped_operation_does_not_keep_its_session,
@@ -59,6 +61,35 @@ async fn sessions_that_are_terminated_under_load() {
     tasks.join_all().await;
     no_lock_is_left(&scene).await;
     scene.until_idle("terminated").await;
+}
+
+/// As Supabase's pooler ends sessions of statements.
+async fn a_session_that_is_ended_in_words_of_its_own_is_no_defect() {
+    const ENDED: &str = "SFATAL\0VFATAL\0CXX000\0Mthe database has moved\0\0";
+    const UNCLEAR: &str = "SFATAL\0CXX000\0Mthe database has moved\0\0";
+    let (_beside, tables) = backend(server().unix()).await;
+    let mediator = Mediator::start(server().port()).await;
+    let ours = PostgresBackend::new(mediator.config(server().tcp()), options(&tables)).unwrap();
+    let ours: Arc<dyn Backend> = Arc::new(ours);
+    for (fields, kind) in [
+        (ENDED, ErrorKind::ServiceUnavailable),
+        (UNCLEAR, ErrorKind::Internal),
+    ] {
+        assert!(!ours.is_locked(&key("k")).await.unwrap());
+        mediator.meet(Forwarding::End(fields));
+        let error = ours.acquire(&request("k")).await.unwrap_err();
+        assert_eq!(error.kind(), kind, "{error:?}");
+        assert!(error.is_outcome_unknown());
+        let said = "(SQLSTATE XX000: the database has moved)";
+        assert!(error.message().ends_with(said), "{error}");
+        let cause = std::error::Error::source(&error).map(ToString::to_string);
+        assert_eq!(cause.as_deref(), Some("the database has moved"));
+    }
+    // Whoever waits for a lock goes on.
+    assert!(!ours.is_locked(&key("k")).await.unwrap());
+    mediator.meet(Forwarding::End(ENDED));
+    let guard = lock(&ours, &key("k"), &LockOptions::default()).await;
+    assert!(guard.unwrap().release().await.unwrap());
 }
 
 async fn a_server_that_crashes_and_comes_back() {
