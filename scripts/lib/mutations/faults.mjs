@@ -29,8 +29,8 @@ export const faults = [
       [
         [
           "redis/connection/sentinel/set.rs",
-          "since.elapsed() >= AGREEMENT",
-          "since.elapsed() >= 1000 * AGREEMENT",
+          "latest).elapsed() >= AGREEMENT",
+          "latest).elapsed() >= 1000 * AGREEMENT",
         ],
       ],
     ),

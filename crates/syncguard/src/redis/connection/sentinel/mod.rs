@@ -5,6 +5,7 @@
 //! one of them names another primary, connections to the former one end.
 
 mod asking;
+mod disputes;
 mod finding;
 mod following;
 mod set;

@@ -12,6 +12,7 @@ use super::super::session::late;
 use super::super::term::{Address, Named};
 use super::super::tls::TlsContext;
 use super::asking;
+use super::disputes::{self, SetId};
 use crate::mutex::lock;
 use crate::network::switches::Switches;
 use crate::redis::config::{RedisConfig, RedisSentinel};
@@ -40,8 +41,9 @@ pub(super) struct SentinelSet {
     /// The last answer of each Sentinel. It was asked by the first search, by whoever follows it, or because somebody doubted.
     answers: Mutex<HashMap<Address, LastAnswer>>,
     since: Instant,
-    /// The server that some Sentinels name and nobody can reach, while most name another one, and since when that is so.
-    dispute: Mutex<Option<(Named, Instant)>>,
+    id: SetId,
+    /// The server that some Sentinels name and that could not be reached from here, while most name another one.
+    dispute: Mutex<Option<Named>>,
 }
 
 /// What a Sentinel has said.
@@ -84,6 +86,7 @@ impl SentinelSet {
             is_asked: AtomicBool::new(false),
             answers: Mutex::default(),
             since: Instant::now(),
+            id: SetId::of(set),
             dispute: Mutex::default(),
         }
     }
@@ -180,19 +183,15 @@ impl SentinelSet {
 
     /// Notes that some Sentinels name `latest`, whose server cannot be reached, while most name another one.
     pub(super) fn note_dispute(&self, latest: &Named) {
-        let mut dispute = lock(&self.dispute);
-        let is_known = dispute.as_ref().is_some_and(|(named, _)| named == latest);
-        if !is_known {
-            *dispute = Some((latest.clone(), Instant::now()));
-        }
+        disputes::since(&self.id, latest);
+        *lock(&self.dispute) = Some(latest.clone());
     }
 
-    /// Whether the server that most Sentinels name counts although `latest` has a later epoch: nobody can reach the server of
-    /// `latest`, and the Sentinels have disagreed for long.
+    /// Whether the server that most Sentinels name counts although `latest` has a later epoch: the server of `latest` could not be
+    /// reached from here, and the Sentinels have disagreed for long, whichever backend has noticed.
     pub(super) fn is_overruled(&self, latest: &Named) -> bool {
-        let dispute = lock(&self.dispute);
-        let mut dispute = dispute.iter();
-        dispute.any(|(named, since)| named == latest && since.elapsed() >= AGREEMENT)
+        let is_disputed = lock(&self.dispute).as_ref() == Some(latest);
+        is_disputed && disputes::since(&self.id, latest).elapsed() >= AGREEMENT
     }
 
     /// Makes `named` the primary if `counts` says so of what is known, and so ends connections to another one.

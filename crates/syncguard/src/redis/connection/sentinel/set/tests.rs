@@ -1,5 +1,5 @@
 use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use super::*;
 use crate::network::switches::SwitchListener;
@@ -11,11 +11,17 @@ fn named(port: u16, epoch: u64) -> Named {
     }
 }
 
-/// Three Sentinels that have said nothing yet.
+/// Three Sentinels that have said nothing yet, under a name of their own.
 fn sentinels() -> SentinelSet {
+    static NUMBER: AtomicUsize = AtomicUsize::new(0);
+    let number = NUMBER.fetch_add(1, Relaxed);
+    sentinels_of((1..=3).collect(), &format!("main {number}"))
+}
+
+fn sentinels_of(ports: Vec<u16>, name: &str) -> SentinelSet {
     let set = RedisSentinel {
-        nodes: (1..=3).map(|port| ("s".to_owned(), port)).collect(),
-        name: "main".to_owned(),
+        nodes: ports.iter().map(|port| ("s".to_owned(), *port)).collect(),
+        name: name.to_owned(),
         username: None,
         password: None,
     };
@@ -144,6 +150,32 @@ async fn what_was_overruled_is_no_news() {
     assert_eq!(sentinels.known(), Some(living));
     sentinels.tell(3, 2, 7);
     assert_eq!(sentinels.known(), Some(named(2, 7)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_dispute_is_as_old_as_the_first_that_has_met_it() {
+    let dead = named(2, 6);
+    let meets = |ports: &[u16], name: &str| {
+        let sentinels = sentinels_of(ports.to_vec(), name);
+        assert!(
+            !sentinels.is_overruled(&dead),
+            "it may be reached from here"
+        );
+        sentinels.note_dispute(&dead);
+        sentinels.is_overruled(&dead)
+    };
+    assert!(!meets(&[1, 2, 3], "first"));
+    tokio::time::advance(AGREEMENT).await;
+    assert!(meets(&[3, 1, 2], "first"));
+    assert!(!meets(&[1, 2, 3], "second"));
+    assert!(!meets(&[1, 2, 4], "first"));
+    // What was met now and then lasts on, and what was not is another dispute.
+    for _ in 0..3 {
+        tokio::time::advance(Duration::from_secs(3_599)).await;
+        assert!(meets(&[1, 2, 3], "first"));
+    }
+    tokio::time::advance(Duration::from_secs(3_600)).await;
+    assert!(!meets(&[1, 2, 3], "first"));
 }
 
 /// Three Sentinels that name a server, of which the third is gone. The others name another server by now, and count from the start.
