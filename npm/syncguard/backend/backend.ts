@@ -11,7 +11,7 @@ import type { DisposalOptions } from "../values/arguments.js";
 import type { HeartbeatOptions } from "../values/auto-extend.js";
 import { publisher } from "../watching/channels.js";
 import { type Clock, systemClock } from "../values/clock.js";
-import type { ClockSkew } from "../watching/clock-skew.js";
+import type { StoreWarnings } from "../watching/store-warnings.js";
 import { closing } from "./closing.js";
 import type { BackendContext, LockStore, StoreHeartbeats } from "./context.js";
 import { directOn } from "./direct.js";
@@ -55,8 +55,8 @@ export type BackendParts = {
   readonly transport?: BackendTransport | undefined;
   /** Makes the members that only handles of this store have. */
   readonly members?: StoreMembersOf | undefined;
-  /** Hears when the store refuses something because of this machine's clock. */
-  readonly clockSkew?: ClockSkew | undefined;
+  /** Hears of what the store warns of. */
+  readonly warnings?: StoreWarnings | undefined;
 };
 
 /**
@@ -68,7 +68,7 @@ export function createBackendOn<C extends BackendCapabilities>(
   options: DisposalOptions,
   parts: BackendParts,
 ): SyncGuardBackend<C> {
-  const { clock = systemClock, transport, clockSkew } = parts;
+  const { clock = systemClock, transport, warnings } = parts;
   const capabilities: Readonly<C> = Object.freeze({ ...store.capabilities }) as never;
   const stream = publisher(store.capabilities.backend, transport);
   const grants = new Grants(clock, () => store.refuseWaiters());
@@ -111,7 +111,7 @@ export function createBackendOn<C extends BackendCapabilities>(
   };
   const queues = () => waiters.queues();
   const internals = {
-    ...{ origin: backend, clock, operations, stream, grants, clockSkew, queues },
+    ...{ origin: backend, clock, operations, stream, grants, warnings, queues },
     leases: observeLeases(leases, stream, clock),
   };
   const access = setInternals(backend, direct === undefined ? internals : { ...internals, direct });

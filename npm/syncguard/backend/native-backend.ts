@@ -3,7 +3,7 @@
 import type { Store } from "../native/store.js";
 import { createBackendOn, type StoreMembersOf } from "./backend.js";
 import type { DisposalOptions } from "../values/arguments.js";
-import type { ClockSkew } from "../watching/clock-skew.js";
+import type { StoreWarnings } from "../watching/store-warnings.js";
 import { CoreHeartbeats } from "../holding/core-heartbeats.js";
 import { Looks } from "../holding/looks.js";
 import type { BackendCapabilities, SyncGuardBackend } from "../values/types.js";
@@ -15,7 +15,7 @@ export function createBackend<C extends BackendCapabilities>(
   options: DisposalOptions,
   transport?: BackendTransport,
   members?: StoreMembersOf,
-  clockSkew?: ClockSkew,
+  warnings?: StoreWarnings,
 ): SyncGuardBackend<C> {
   return createBackendOn<C>(store, options, {
     heartbeats: (options) => new CoreHeartbeats(options, store),
@@ -23,6 +23,6 @@ export function createBackend<C extends BackendCapabilities>(
     direct: store,
     transport,
     members,
-    clockSkew,
+    warnings,
   });
 }

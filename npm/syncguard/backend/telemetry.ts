@@ -101,7 +101,7 @@ export function observeBackend<C extends BackendCapabilities>(
   stream: Stream,
 ): LockBackend<C> & Partial<Extras<C>> {
   const internals = internalsOf(backend);
-  const { clock = systemClock, origin = backend, grants, clockSkew } = internals ?? {};
+  const { clock = systemClock, origin = backend, grants, warnings } = internals ?? {};
   /** Refuses several locks on a user's own backend, which knows nothing of them and would do something else than what is asked. */
   const refusalOf = (opts: LockOp | LocksOp | null): Promise<never> | undefined =>
     internals === undefined && (lockIdsOf(opts) ?? undefined) !== undefined
@@ -155,7 +155,7 @@ export function observeBackend<C extends BackendCapabilities>(
     clock,
   );
   setInternals(observed, {
-    ...{ origin, clock, operations: all, leases, stream: everybody, grants, clockSkew },
+    ...{ origin, clock, operations: all, leases, stream: everybody, grants, warnings },
     inner: backend,
   });
   return observed;

@@ -1,5 +1,5 @@
 import { checkDisposal } from "../values/arguments.js";
-import { ClockSkew } from "../watching/clock-skew.js";
+import { ClockSkew } from "../watching/store-warnings.js";
 import { createBackend } from "../backend/native-backend.js";
 import type { SyncGuardBackend } from "../values/types.js";
 import type {

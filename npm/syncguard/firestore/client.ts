@@ -1,6 +1,6 @@
 /** The client transport: transactions and reads through a client's own methods. */
 
-import type { ClockSkew } from "../watching/clock-skew.js";
+import type { ClockSkew } from "../watching/store-warnings.js";
 import type {
   FirestoreCall,
   FirestoreReads,

@@ -5,7 +5,7 @@ import type { Store } from "../native/store.js";
 import type { Wait } from "../values/wait.js";
 import type { Stream } from "../watching/events.js";
 import type { Clock } from "../values/clock.js";
-import type { ClockSkew } from "../watching/clock-skew.js";
+import type { StoreWarnings } from "../watching/store-warnings.js";
 import type { WantedTerms } from "./grant.js";
 import type { Grants } from "./grants.js";
 import type { Lease } from "./lease.js";
@@ -112,8 +112,8 @@ export type Internals<C extends BackendCapabilities = BackendCapabilities> = {
   readonly stream: Stream;
   /** The locks that it has granted. Only backends of this package have them, and only these check keys and wait by themselves. */
   readonly grants: Grants | undefined;
-  /** Hears of refusals on stores where the clients' own clocks decide. */
-  readonly clockSkew?: ClockSkew | undefined;
+  /** Hears of what the store warns of, where that can be. */
+  readonly warnings?: StoreWarnings | undefined;
   /** For each key how many wait, and since when by the clock's `elapsed()`. Wrappers do not have it. */
   readonly queues?: () => readonly [string, { readonly count: number; readonly sinceMs: number }][];
   /** The backend that a wrapper stands before. */

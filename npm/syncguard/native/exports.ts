@@ -490,6 +490,8 @@ export interface RedisSettings {
   name?: string;
   sentinelUsername?: string;
   sentinelPassword?: string;
+  /** JavaScript's number for what is told of a primary that few Sentinels named. */
+  fewSentinelsClient?: number;
   connectionName?: string;
   /** ioredis' own prefix of keys. */
   clientKeyPrefix?: string;

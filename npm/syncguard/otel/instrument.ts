@@ -90,9 +90,9 @@ export function instrument<C extends BackendCapabilities>(
   }
 
   const name = nameOf(backend);
-  const { grants, clockSkew } = internalsOf(backend) ?? {};
+  const { grants, warnings } = internalsOf(backend) ?? {};
   const provider = meterProvider ?? metrics.getMeterProvider();
-  const measured = createMetrics(provider, name, grants, clockSkew);
+  const measured = createMetrics(provider, name, grants, warnings);
   const tracer = (tracerProvider ?? trace.getTracerProvider()).getTracer(SCOPE, constants.version);
   const spans = { tracer, backend: name, keyHashes: keyHashes === true };
   const span = createSpans(spans);

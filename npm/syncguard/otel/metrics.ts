@@ -1,5 +1,5 @@
 import type { Histogram, Meter, MeterProvider } from "@opentelemetry/api";
-import type { ClockSkew } from "../watching/clock-skew.js";
+import type { StoreWarnings } from "../watching/store-warnings.js";
 import type { Grants } from "../holding/grants.js";
 import type { Observation, Stream } from "../watching/events.js";
 import { constants } from "../native/constants.js";
@@ -66,17 +66,11 @@ function countSlots(meter: Meter, backends: Counted): void {
   });
 }
 
-/** Counts what a store refuses because of this machine's clock, until the function that is returned is called. */
-function countRefusals(
-  meter: Meter,
-  backend: string,
-  clockSkew: Pick<ClockSkew, "listen">,
-): () => void {
-  const counter = meter.createCounter("syncguard.clock.refusals", {
-    description: "Acquisitions and extensions refused because this machine's clock is wrong",
-    unit: "{refusal}",
-  });
-  return clockSkew.listen(() => counter.add(1, attributesOfBackend(backend)));
+/** Counts what a store warns of, until the function that is returned is called. */
+function countWarnings(meter: Meter, backend: string, warnings: StoreWarnings): () => void {
+  const { name, ...options } = warnings.metric;
+  const counter = meter.createCounter(name, options);
+  return warnings.listen(() => counter.add(1, attributesOfBackend(backend)));
 }
 
 /** The instruments that each operation, wait and hold is recorded with. */
@@ -110,13 +104,13 @@ function createInstruments(meter: Meter) {
  * The metrics of one backend.
  *
  * @param grants - the locks that it holds; `undefined` if they are not known
- * @param clockSkew - hears of what is refused because of the clock, on stores where that can be
+ * @param warnings - hears of what the store warns of, where that can be
  */
 export function createMetrics(
   provider: MeterProvider,
   backend: string,
   grants: Pick<Grants, "held"> | undefined,
-  clockSkew: Pick<ClockSkew, "listen"> | undefined,
+  warnings: StoreWarnings | undefined,
 ): { tell: Stream["tell"]; stop: () => void } {
   const meter = provider.getMeter(SCOPE, constants.version);
   const { operation, wait, hold, contention, losses, heartbeats } = createInstruments(meter);
@@ -159,10 +153,10 @@ export function createMetrics(
     }
   };
   const stopLocks = grants && countLocks(provider, meter, backend, grants);
-  const stopRefusals = clockSkew && countRefusals(meter, backend, clockSkew);
+  const stopWarnings = warnings && countWarnings(meter, backend, warnings);
   const stop = (): void => {
     stopLocks?.();
-    stopRefusals?.();
+    stopWarnings?.();
   };
   return { tell, stop };
 }

@@ -10,6 +10,7 @@ import type {
 import { connectAs, type Login } from "../native/login.js";
 import { ownCompletions, withClient } from "../native/operations.js";
 import { openStore, type Store } from "../native/store.js";
+import { FewSentinels, type StoreWarnings } from "../watching/store-warnings.js";
 
 /** A script for a client to run. */
 export type RedisScriptCall = {
@@ -20,14 +21,28 @@ export type RedisScriptCall = {
   isUsers: boolean;
 };
 
+/** A connection, and what it warns of. */
+export type WarningConnection = {
+  readonly connection: RedisConnection;
+  readonly warnings: StoreWarnings;
+};
+
 /** `login` is called for each connection that is opened, and what it gives takes the place of that in `settings`. */
 export function createRedisConnection(
   settings: RedisSettings,
   login?: () => Promise<Login>,
-): RedisConnection {
-  return connectAs(settings, login, (all) => {
-    return new (addon().RedisConnection)(ownCompletions(), all);
-  });
+): WarningConnection {
+  const warnings = new FewSentinels();
+  const told = async ({ naming, known }: { naming: number; known: number }): Promise<void> => {
+    warnings.named(naming, known);
+    await Promise.resolve();
+  };
+  const connection = connectAs(settings, login, (all) =>
+    withClient(told, (fewSentinelsClient) => {
+      return new (addon().RedisConnection)(ownCompletions(), { ...all, fewSentinelsClient });
+    }),
+  );
+  return { connection, warnings };
 }
 
 export function openRedis(connection: RedisConnection, locks: RedisLockOptions): Store {

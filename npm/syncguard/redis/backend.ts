@@ -3,9 +3,9 @@ import { createBackend } from "../backend/native-backend.js";
 import { scripting } from "./scripts.js";
 import type { SyncGuardBackend } from "../values/types.js";
 import type { RedisLockOptions, RedisSettings } from "../native/exports.js";
-import type { Store } from "../native/store.js";
 import { hearing } from "../options/client-events.js";
 import { shareConnections } from "../options/clients.js";
+import type { StoreWarnings } from "../watching/store-warnings.js";
 import { checkKnownOptions } from "../options/known.js";
 import { withNodeDefaults } from "../options/tls.js";
 import { openOn } from "../options/transport.js";
@@ -16,7 +16,12 @@ import {
   copyGiven,
   withoutNulls,
 } from "../options/validation.js";
-import { createRedisConnection, openRedis, openRedisOverClient } from "./addon.js";
+import {
+  createRedisConnection,
+  openRedis,
+  openRedisOverClient,
+  type WarningConnection,
+} from "./addon.js";
 import { CONNECTION_EVENTS, runOnClient } from "./client.js";
 import { readClient } from "./client-settings.js";
 import { traitsOf } from "./cluster.js";
@@ -62,33 +67,37 @@ export function createRedisBackend(
   const backendOptions = withoutNulls(options);
   checkOptions(backendOptions);
   checkDisposal(backendOptions);
+  let warnings: StoreWarnings | undefined;
   const { store, transport } = openOn(client, backendOptions.transport, {
     ...{ name: "Redis", clients: "a client with eval()", isClient, readClient },
     readConnection: (connection: string | RedisConnectionOptions) => readConnection(connection),
-    connect: (target, own) => connectNatively(target, backendOptions, own),
+    connect: (target, own) => {
+      const connected = connectNatively(target, backendOptions, own);
+      ({ warnings } = connected);
+      return openRedis(connected.connection, lockSettings(backendOptions));
+    },
     drive: (own) => {
       const locks = lockSettings(backendOptions);
       const store = openRedisOverClient(runOnClient(own), traitsOf(own), locks);
       return hearing(store, own, CONNECTION_EVENTS);
     },
   });
-  return createBackend(store, backendOptions, transport, scripting);
+  return createBackend(store, backendOptions, transport, scripting, warnings);
 }
 
 function connectNatively(
   { settings, login }: Target,
   options: RedisBackendOptions,
   client?: RedisClient,
-): Store {
+): WarningConnection {
   const all = copyGiven({ ...settings }, options, "connectTimeoutMs", "operationTimeoutMs");
   // A URL can turn TLS on, but cannot configure it.
   const urls = [all.url, ...(all.nodes ?? [])];
   if (all.tls === undefined && urls.some(isTlsUrl)) all.tls = {};
   if (all.tls !== undefined) all.tls = withNodeDefaults(all.tls);
-  if (client !== undefined) return openRedis(connectionOf(client, all), lockSettings(options));
+  if (client !== undefined) return connectionOf(client, all);
   if (login !== undefined) all.needsLogin = true;
-  const connection = createRedisConnection(all, login && loginBy(login));
-  return openRedis(connection, lockSettings(options));
+  return createRedisConnection(all, login && loginBy(login));
 }
 
 const connectionOf = shareConnections((settings: RedisSettings, client: WeakRef<RedisClient>) =>

@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use napi::Env;
 use napi_derive::napi;
+use serde_json::json;
 use syncguard::Login;
 use syncguard::redis::{self, ClientPrefix, RedisBackend, RedisLocks};
 
@@ -40,11 +41,18 @@ impl RedisConnection {
         options: RedisSettings,
     ) -> napi::Result<Self, Code> {
         let (login_client, needs_login) = (options.login_client, options.needs_login);
+        let few_sentinels_client = options.few_sentinels_client;
         let mut config = config(options).map_err(thrown)?;
         if let Some(client) = login_client {
             let bridge = completions.environment.bridge(client);
             let source = JavaScriptLogin::new(bridge, Login::default(), needs_login);
             config.login = Some(Arc::new(source));
+        }
+        if let Some(client) = few_sentinels_client {
+            let bridge = completions.environment.bridge(client);
+            config.on_few_sentinels = Some(Arc::new(move |few| {
+                bridge.tell(&json!({ "naming": few.naming, "known": few.known }));
+            }));
         }
         let defaults = config.locks.clone();
         let mut shared = redis::RedisConnection::new(config).map_err(thrown)?;

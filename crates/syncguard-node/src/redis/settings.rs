@@ -47,6 +47,8 @@ pub struct RedisSettings {
     pub name: Option<String>,
     pub sentinel_username: Option<String>,
     pub sentinel_password: Option<String>,
+    /// JavaScript's number for what is told of a primary that few Sentinels named.
+    pub few_sentinels_client: Option<u32>,
     pub connection_name: Option<String>,
     /// ioredis' own prefix of keys.
     pub client_key_prefix: Option<String>,

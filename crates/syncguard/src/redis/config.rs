@@ -49,6 +49,21 @@ pub struct RedisConfig {
     pub client_key_prefix: String,
     /// How locks are kept.
     pub locks: RedisLocks,
+    /// Called for each connection to a primary that few Sentinels named.
+    pub on_few_sentinels: Option<FewSentinelsHook>,
+}
+
+/// A callback for [`FewSentinels`]. It is called on the thread that connects and must not block.
+pub type FewSentinelsHook = Arc<dyn Fn(FewSentinels) + Send + Sync>;
+
+/// No more than half of the Sentinels named the primary that is used. In a failover, that is so for the second in which the others learn
+/// of it; at other times, it may be a former primary.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FewSentinels {
+    /// How many had named it when it was taken.
+    pub naming: usize,
+    /// How many there are.
+    pub known: usize,
 }
 
 /// Where a server is.
@@ -138,6 +153,7 @@ impl Default for RedisConfig {
             connect_timeout: Duration::from_secs(5),
             client_key_prefix: String::new(),
             locks: RedisLocks::default(),
+            on_few_sentinels: None,
         }
     }
 }

@@ -101,7 +101,10 @@ mod wakeups;
 
 pub use crate::network::switches::SwitchListener;
 pub use backend::RedisBackend;
-pub use config::{RedisCluster, RedisConfig, RedisLocks, RedisSentinel, RedisServer};
+pub use config::{
+    FewSentinels, FewSentinelsHook, RedisCluster, RedisConfig, RedisLocks, RedisSentinel,
+    RedisServer,
+};
 pub use connection::tls::RedisTls;
 pub use error::{Cause, classify, reply_code, to_error, to_error_hiding};
 pub use hash_slots::key_slot;

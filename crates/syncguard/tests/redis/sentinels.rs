@@ -1,10 +1,10 @@
 //! Sentinels that do not agree, or that were made to watch another server.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use syncguard::redis::RedisConfig;
+use syncguard::redis::{FewSentinels, RedisConfig};
 use syncguard::{AcquireOutcome, AutoExtend, Backend, LockOptions, lock};
 
 use crate::fake::{FakeSentinel, Said, sentinel};
@@ -19,18 +19,24 @@ tests![
     a_later_epoch_of_a_dead_server_keeps_nobody_for_long_from_what_most_name,
     where_epochs_are_unknown_all_go_to_what_most_name,
     another_server_that_all_were_told_to_watch_is_gone_to,
+    a_primary_that_few_name_is_told_of,
 ];
 
 const SENTINELS: usize = 3;
 
 /// A backend by these Sentinels.
 fn by(sentinels: &[FakeSentinel]) -> Arc<dyn Backend> {
-    let nodes: Vec<_> = sentinels
+    let ports: Vec<_> = sentinels.iter().map(|sentinel| sentinel.port).collect();
+    backend(by_ports(&ports))
+}
+
+fn by_ports(ports: &[u16]) -> RedisConfig {
+    let nodes: Vec<_> = ports
         .iter()
-        .map(|sentinel| format!("127.0.0.1:{}", sentinel.port))
+        .map(|port| format!("127.0.0.1:{port}"))
         .collect();
     let url = format!("redis+sentinel://{}/main", nodes.join(","));
-    backend(RedisConfig::from_url(&url).unwrap())
+    RedisConfig::from_url(&url).unwrap()
 }
 
 async fn sentinels(said: Said, tell: bool) -> Vec<FakeSentinel> {
@@ -131,4 +137,28 @@ async fn another_server_that_all_were_told_to_watch_is_gone_to() {
     );
     pair(&backend, "k").await.unwrap();
     assert_eq!(connections(&servers[0]), 0);
+}
+
+async fn a_primary_that_few_name_is_told_of() {
+    let server = RedisServer::start();
+    let sentinels = sentinels((server.port(), Some(5)), false).await;
+    let gone = free_port();
+    let [first, second] = [sentinels[0].port, sentinels[1].port];
+    for (ports, told) in [
+        (vec![first, second, gone], vec![]),
+        (vec![first, second, gone, gone], vec![(2, 4)]),
+        (vec![first, gone, gone], vec![(1, 3)]),
+        (vec![first], vec![]),
+    ] {
+        let heard: Arc<Mutex<Vec<_>>> = Arc::default();
+        let hearing = Arc::clone(&heard);
+        let backend = backend(RedisConfig {
+            on_few_sentinels: Some(Arc::new(move |few: FewSentinels| {
+                hearing.lock().unwrap().push((few.naming, few.known));
+            })),
+            ..by_ports(&ports)
+        });
+        assert!(!backend.is_locked(&key("k")).await.unwrap());
+        assert_eq!(*heard.lock().unwrap(), told);
+    }
 }

@@ -167,6 +167,13 @@ impl<S> PrimarySearch<S> {
         self.take(named)
     }
 
+    /// How many Sentinels have named the server at that address.
+    pub(super) fn naming(&self, address: &Address) -> usize {
+        let mut candidates = self.candidates.iter();
+        let named = candidates.find(|each| each.named.address == *address);
+        named.map_or(0, |named| named.votes)
+    }
+
     /// Takes out the stream to that server, if it was reached.
     fn take(&mut self, named: Named) -> Option<(Named, S)> {
         let mut found = self.found.iter();

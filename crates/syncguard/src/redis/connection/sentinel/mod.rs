@@ -108,7 +108,10 @@ impl Sentinels {
             }
         };
         match self.0.found(&named, before.as_ref()) {
-            true => Ok(self.begin(named, stream)),
+            true => {
+                self.0.tell_if_few(finding.naming(&named.address));
+                Ok(self.begin(named, stream))
+            }
             // A Sentinel has named another primary meanwhile. Whoever needs a stream searches again.
             false => Err(no_primary()),
         }

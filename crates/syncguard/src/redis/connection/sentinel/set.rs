@@ -15,7 +15,7 @@ use super::asking;
 use super::disputes::{self, SetId};
 use crate::mutex::lock;
 use crate::network::switches::Switches;
-use crate::redis::config::{RedisConfig, RedisSentinel};
+use crate::redis::config::{FewSentinels, FewSentinelsHook, RedisConfig, RedisSentinel};
 use crate::text::error::Error;
 
 /// After Sentinels have disagreed for so long, the server that most of them name counts more than a later epoch. They tell each
@@ -42,6 +42,7 @@ pub(super) struct SentinelSet {
     answers: Mutex<HashMap<Address, LastAnswer>>,
     since: Instant,
     id: SetId,
+    on_few: Option<FewSentinelsHook>,
     /// The server that some Sentinels name and that could not be reached from here, while most name another one.
     dispute: Mutex<Option<Named>>,
 }
@@ -87,6 +88,7 @@ impl SentinelSet {
             answers: Mutex::default(),
             since: Instant::now(),
             id: SetId::of(set),
+            on_few: config.on_few_sentinels.clone(),
             dispute: Mutex::default(),
         }
     }
@@ -192,6 +194,16 @@ impl SentinelSet {
     pub(super) fn is_overruled(&self, latest: &Named) -> bool {
         let is_disputed = lock(&self.dispute).as_ref() == Some(latest);
         is_disputed && disputes::since(&self.id, latest).elapsed() >= AGREEMENT
+    }
+
+    /// Tells that a primary is used which only so many of the Sentinels have named, if that is not most of them.
+    pub(super) fn tell_if_few(&self, naming: usize) {
+        let known = self.set.nodes.len();
+        if let Some(tell) = &self.on_few
+            && naming <= known / 2
+        {
+            tell(FewSentinels { naming, known });
+        }
     }
 
     /// Makes `named` the primary if `counts` says so of what is known, and so ends connections to another one.
