@@ -1,11 +1,12 @@
 /** Clients that are driven, and what they show of their connections. */
 
-import { Redis } from "ioredis";
-import { createClient } from "redis";
-import { expect, onTestFinished, test } from "vitest";
+import { Cluster, Redis } from "ioredis";
+import { createClient, createCluster, createSentinel } from "redis";
+import { afterAll, beforeAll, describe, expect, onTestFinished, test } from "vitest";
 import { createRedisBackend, type RedisClient } from "syncguard/redis";
-import { startRedis } from "../support/redis";
-import { newKey } from "../support/suite";
+import { startRedis, startSentinelSet } from "../support/redis";
+import { type RedisCluster, startRedisCluster } from "../support/redis-cluster";
+import { type Backend, newKey } from "../support/suite";
 import { until } from "../support/until";
 
 type Client = RedisClient & {
@@ -30,6 +31,12 @@ const CLIENTS: Readonly<Record<string, (url: string) => Promise<Client>>> = {
   },
 };
 
+/** Locks whose loss is noticed. The next heartbeat of the second is due after a hundred seconds. */
+const hold = async (backend: Backend) => [
+  await backend.lock(newKey(), { ttlMs: 300_000 }),
+  await backend.lock(newKey(), { ttlMs: 300_000, autoExtend: true }),
+];
+
 /** How many listeners a client has for each event. */
 function listeners(client: Client): Record<string, number> {
   const counts = client.eventNames().map((event) => [event, client.listenerCount(event)] as const);
@@ -48,17 +55,106 @@ test.each(Object.keys(CLIENTS))(
     const backends = Array.from({ length: 11 }, () => createRedisBackend(client, options));
     expect(Object.values(listeners(client)).every((count) => count < 5)).toBe(true);
     const backend = backends[0]!;
-    // The next heartbeat of the second is due after a hundred seconds.
-    const signals = [
-      (await backend.lock(newKey(), { ttlMs: 300_000 })).signal,
-      (await backend.lock(newKey(), { ttlMs: 300_000, autoExtend: true })).signal,
-    ];
+    const held = await hold(backend);
     await server.kill();
     await server.start();
     // Nobody calls.
-    await until(() => signals.every((signal) => signal.aborted));
-    for (const signal of signals) expect(signal.reason).toMatchObject({ code: "LockLost" });
+    await until(() => held.every(({ signal }) => signal.aborted));
+    for (const { signal } of held) expect(signal.reason).toMatchObject({ code: "LockLost" });
     for (const each of backends) await each.close();
     expect(listeners(client)).toEqual(before);
   },
 );
+
+describe("a node of a cluster that comes back empty", () => {
+  let cluster: RedisCluster;
+  beforeAll(async () => {
+    cluster = await startRedisCluster({ replicas: false });
+  });
+  afterAll(() => cluster.stop());
+
+  const CLUSTERS: Readonly<Record<string, () => Promise<Client>>> = {
+    ioredis: async () => {
+      const nodes = cluster.nodes.map(({ port }) => ({ host: "127.0.0.1", port }));
+      const client = new Cluster(nodes, { slotsRefreshInterval: 50 });
+      onTestFinished(() => client.disconnect());
+      client.on("error", () => undefined);
+      await client.set("k", "v");
+      return client;
+    },
+    "node-redis": async () => {
+      const client = createCluster({
+        rootNodes: cluster.nodes.map(({ url }) => ({ url })),
+        defaults: { socket: { reconnectStrategy: () => 20 } },
+      });
+      onTestFinished(() => client.destroy());
+      client.on("error", () => undefined);
+      await client.connect();
+      return client;
+    },
+  };
+
+  test.each(Object.keys(CLUSTERS))("through %s", async (name) => {
+    const client = await CLUSTERS[name]!();
+    const before = listeners(client);
+    const backend = createRedisBackend(client, { transport: "client", onLost: () => undefined });
+    const direct = createRedisBackend(cluster.url);
+    onTestFinished(direct.close);
+    // No node has none of them.
+    const held = await Promise.all(
+      Array.from({ length: 60 }, async (_, index) => {
+        const key = newKey();
+        const options = { ttlMs: 300_000, autoExtend: index % 2 === 0 };
+        const lock = await backend.lock(key, options);
+        // Somebody would notice its loss.
+        return { key, lock, signal: lock.signal };
+      }),
+    );
+    const [gone] = cluster.nodes;
+    await gone!.kill();
+    await gone!.start();
+    const areTold = async (): Promise<boolean> => {
+      const told = held.map(async ({ key, signal }) => {
+        const isHeld = await direct.isLocked({ key }).catch(() => undefined);
+        return isHeld === !signal.aborted;
+      });
+      return (await Promise.all(told)).every(Boolean);
+    };
+    // Nobody calls through the client.
+    await until(areTold);
+    const lost = held.filter(({ lock }) => lock.signal.aborted).length;
+    expect(lost).toBeGreaterThan(0);
+    expect(lost).toBeLessThan(held.length);
+    await backend.close();
+    expect(listeners(client)).toEqual(before);
+  });
+});
+
+test("a Sentinel client of node-redis tells of another primary", async () => {
+  const set = await startSentinelSet();
+  onTestFinished(set.stop);
+  const client = createSentinel({
+    name: "main",
+    sentinelRootNodes: [{ host: "127.0.0.1", port: set.sentinel.port }],
+  });
+  onTestFinished(() => void client.destroy());
+  client.on("error", () => undefined);
+  await client.connect();
+  const before = listeners(client);
+  const backend = createRedisBackend(client, { onLost: () => undefined });
+  const held = await hold(backend);
+  // The replica has not got what the primary says.
+  await set.replica.admin.config("SET", "replica-read-only", "no");
+  await until(async () => {
+    const sizes = [set.primary, set.replica].map(async ({ admin }) => await admin.dbsize());
+    const [primary, replica] = await Promise.all(sizes);
+    return primary === replica;
+  });
+  await set.replica.admin.flushall();
+  await set.primary.kill();
+  // Nobody calls.
+  await until(() => held.every(({ signal }) => signal.aborted));
+  for (const { signal } of held) expect(signal.reason).toMatchObject({ code: "LockLost" });
+  await backend.close();
+  expect(listeners(client)).toEqual(before);
+});

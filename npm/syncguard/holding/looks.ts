@@ -15,6 +15,8 @@ const TRIES = 15;
 export class Looks {
   private readonly leases = new Set<Lease>();
   private isTold = false;
+  /** The lock ids that are being asked after, and whether they are to be asked after anew. */
+  private readonly asked = new Map<string, boolean>();
   /** The reference is weak, because the addon keeps the function below, and with a strong one the store would live for ever. */
   private readonly store: WeakRef<Pick<Store, "lookupByLockId" | "whenAnotherServer">>;
 
@@ -43,16 +45,31 @@ export class Looks {
   }
 
   private async look(lease: Lease, lockId: string): Promise<void> {
+    const isAsked = this.asked.has(lockId);
+    this.asked.set(lockId, isAsked);
+    if (isAsked) return;
+    try {
+      while (!(await this.isAnswered(lease, lockId)) && this.asked.get(lockId) === true) {
+        this.asked.set(lockId, false);
+      }
+    } finally {
+      this.asked.delete(lockId);
+    }
+  }
+
+  /** Asks until there is an answer that counts. None is there if the store did not answer, or another server may have come since. */
+  private async isAnswered(lease: Lease, lockId: string): Promise<boolean> {
     for (let tries = 0; tries < TRIES && this.isHeld(lease); tries += 1) {
       const found = await this.store.deref()?.lookupByLockId(lockId);
       if (found instanceof Failure) await pause(PAUSE_MS, undefined, { ref: false });
+      else if (found !== null) return this.asked.get(lockId) !== true;
       else {
         // A lock that somebody has released by its id meanwhile is not lost.
-        if (found === null && this.isHeld(lease) && lease.lockIds.includes(lockId))
-          lease.lostInStore(lockId);
-        return;
+        if (this.isHeld(lease) && lease.lockIds.includes(lockId)) lease.lostInStore(lockId);
+        return true;
       }
     }
+    return false;
   }
 
   /** Only the signal of a lock tells that its time is over, and it has its own timer. */

@@ -5,13 +5,13 @@
 
 import type { Store } from "../native/store.js";
 
-/** The events by which a kind of client shows that it has lost a connection, and that it has one. */
-export type ConnectionEvents = {
-  readonly lost: readonly string[];
-  readonly made: readonly string[];
-  /** Whether what comes with an event of `lost` was lost, and not ended by the client itself. */
-  readonly isLoss?: (subject: unknown) => boolean;
-};
+/** That a client has lost a connection; that it has one; or that one of several is there in the place of a former one. */
+type Sign = "lost" | "made" | "replaced";
+
+/** What the events of a kind of client show, or how to read what comes with them. */
+export type ConnectionEvents = Readonly<
+  Record<string, Sign | ((subject: unknown, show: (sign: Sign) => void, client: object) => void)>
+>;
 
 type Listener = (subject: unknown) => void;
 type Emitter = { readonly [Name in "on" | "off"]: (event: string, listener: Listener) => unknown };
@@ -45,19 +45,13 @@ class Listeners {
 
   constructor(
     private readonly client: Emitter,
-    { lost, made, isLoss = () => true }: ConnectionEvents,
+    events: ConnectionEvents,
   ) {
-    const onLost: Listener = (subject) => {
-      if (isLoss(subject)) this.note(true);
-    };
-    // A pool says so whenever one of its connections is used.
-    const onMade: Listener = () => {
-      if (this.isLost) this.note(false);
-    };
-    this.byEvent = [
-      ...lost.map((event) => [event, onLost] as const),
-      ...made.map((event) => [event, onMade] as const),
-    ];
+    const show = (sign: Sign): void => this.show(sign);
+    this.byEvent = Object.entries(events).map(([event, sign]) => [
+      event,
+      typeof sign === "string" ? () => show(sign) : (subject) => sign(subject, show, client),
+    ]);
     for (const [event, listener] of this.byEvent) client.on(event, listener);
     listening.set(client, this);
   }
@@ -67,6 +61,13 @@ class Listeners {
     const reference = new WeakRef(store);
     this.stores.add(reference);
     return () => this.forget(reference);
+  }
+
+  private show(sign: Sign): void {
+    // A pool says that it has one whenever one of its connections is used.
+    if (sign === "made" && !this.isLost) return;
+    if (sign !== "made") this.note(true);
+    if (sign !== "lost") this.note(false);
   }
 
   private note(isLost: boolean): void {

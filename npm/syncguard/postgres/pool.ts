@@ -7,10 +7,11 @@ import type { PostgresClient } from "./types.js";
 
 /** Of pg's pool, which also removes connections that it needs no more. postgres.js tells of none. */
 export const CONNECTION_EVENTS: ConnectionEvents = {
-  lost: ["remove"],
-  made: ["acquire"],
-  isLoss: (client) =>
-    (client as { readonly _queryable?: unknown } | undefined)?._queryable === false,
+  remove: (client, show) => {
+    const { _queryable: isUsable } = (client ?? {}) as { readonly _queryable?: unknown };
+    if (isUsable === false) show("lost");
+  },
+  acquire: "made",
 };
 
 /** A query of postgres.js, from when it is made until it has its answer. */

@@ -22,7 +22,8 @@ import {
   openRedisOverClient,
   type WarningConnection,
 } from "./addon.js";
-import { CONNECTION_EVENTS, runOnClient } from "./client.js";
+import { runOnClient } from "./client.js";
+import { CONNECTION_EVENTS } from "./client-events.js";
 import { readClient } from "./client-settings.js";
 import { traitsOf } from "./cluster.js";
 import { isTlsUrl, readConnection, type Target } from "./connection.js";

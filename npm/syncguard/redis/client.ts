@@ -3,7 +3,6 @@
 import { types } from "node:util";
 import { delay } from "../native/signal.js";
 import { isError, memberOf, messageOf } from "../native/thrown.js";
-import type { ConnectionEvents } from "../options/client-events.js";
 import { isGeneratedMethod } from "../options/clients.js";
 import type { RedisScriptCall } from "./addon.js";
 import { isNodeRedis } from "./client-settings.js";
@@ -12,12 +11,6 @@ import type { RedisClient } from "./types.js";
 
 type IoredisEval = (script: string, numKeys: number, ...rest: string[]) => unknown;
 type NodeRedisEval = (script: string, options: { keys: string[]; arguments: string[] }) => unknown;
-
-/** Of ioredis and node-redis. */
-export const CONNECTION_EVENTS: ConnectionEvents = {
-  lost: ["close", "reconnecting", "end"],
-  made: ["ready"],
-};
 
 /** The function that runs a script on `client`. */
 export function runOnClient(client: RedisClient): (call: RedisScriptCall) => Promise<unknown> {
