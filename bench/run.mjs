@@ -29,6 +29,7 @@ const suites = {
     knows: ["runs", "seconds", "stores", "rows", "locks", "json"],
   },
   dashboard: { load: () => import("./dashboard/suite.mjs"), knows: ["seconds", "locks"] },
+  emptied: { load: () => import("./emptied/suite.mjs"), knows: ["runs", "locks"] },
   firestore: {
     load: () => import("./firestore/suite.mjs"),
     knows: ["runs", "seconds", "against"],

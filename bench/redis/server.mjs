@@ -12,10 +12,10 @@ import { freePort } from "../lib/ports.mjs";
 
 const execute = promisify(execFile);
 
-/** Starts `redis-server` without persistence, on a free port, in a temporary folder, with more settings if given. */
-export async function startServer(settings = {}) {
+/** Starts `redis-server` without persistence, on a free port if none is given, in a temporary folder, with more settings if given. */
+export async function startServer({ port: given, ...settings } = {}) {
   const folder = mkdtempSync(join(tmpdir(), "syncguard-bench-"));
-  const port = await freePort();
+  const port = given ?? (await freePort());
   const options = { port, bind: "127.0.0.1", save: "", appendonly: "no", dir: folder, ...settings };
   const args = Object.entries(options).flatMap(([name, value]) => [`--${name}`, String(value)]);
   const child = spawn("redis-server", args, { stdio: "ignore" });
