@@ -12,6 +12,7 @@ use super::error::Failure;
 use super::names::PrimaryKeys;
 use super::operations::acquire::{Attempted, NamedRequest};
 use super::operations::acquire_all::Claimed;
+use super::operations::join::Join;
 use super::operations::labels::StoredLabels;
 use super::operations::{acquire, acquire_all, mark};
 use super::statement::{Plan, Row};
@@ -136,6 +137,14 @@ impl PostgresBackend {
             Some(claim) => Some((claim, PrimaryKeys::new(&claim.key)?)),
             None => None,
         };
+        if let ([claim], None) = (request.claims.as_slice(), &request.due) {
+            let labels = self.stored(&request.labels, None);
+            if let Some(join) = Join::of(claim, request.ttl, labels)?
+                && let Some(outcome) = executor.joins.join(|| join).await?
+            {
+                return Ok(outcome);
+            }
+        }
         loop {
             let attempted = match &single {
                 Some((claim, names)) => Some(self.try_one(executor, request, claim, names).await?),

@@ -23,6 +23,7 @@ use super::operations::extend::{Extend, Extensions, LockSets};
 use super::operations::force_release::ForceRelease;
 use super::operations::guard::Checks;
 use super::operations::is_locked::IsLocked;
+use super::operations::join::Joins;
 use super::operations::mark::Mark;
 use super::operations::release::{Release, Releases};
 use super::operations::tidy::Tidy;
@@ -121,6 +122,7 @@ impl Operations {
 pub(super) struct Executor {
     pub(super) runner: Arc<StatementRunner>,
     pub(super) acquisitions: Arc<Groups<Acquisitions>>,
+    pub(super) joins: Arc<Groups<Joins>>,
     releases: Arc<Groups<Releases>>,
     extensions: Arc<Groups<Extensions>>,
     lookups: Arc<Groups<lookup::Lookups>>,
@@ -192,6 +194,7 @@ impl PostgresBackend {
         transport.on_switch(Arc::downgrade(&on_switch));
         let groups = || (work.clone(), Arc::clone(&runner), limit);
         let acquisitions = Groups::new(groups(), Acquisitions::new(tables));
+        let joins = Groups::new(groups(), Joins::new(tables));
         let releases = Groups::new(groups(), Releases::new(tables, options.durable_releases));
         let extensions = Groups::new(groups(), Extensions::new(tables));
         let lookups = Groups::new(groups(), lookup::Lookups::new(tables));
@@ -199,6 +202,7 @@ impl PostgresBackend {
             executor: Borrowed::new(Arc::new(Executor {
                 runner,
                 acquisitions: Arc::new(acquisitions),
+                joins: Arc::new(joins),
                 releases: Arc::new(releases),
                 extensions: Arc::new(extensions),
                 lookups: Arc::new(lookups),

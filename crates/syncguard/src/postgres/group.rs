@@ -56,14 +56,17 @@ pub(super) trait Grouped: fmt::Debug + Send + Sync + 'static {
     fn plan<'a>(&'a self, params: &'a Self::Params) -> Plan<'a>;
 
     /// What the row says about each lock, by its lock id.
-    fn replies(row: Option<&Row>) -> Result<HashMap<&str, Self::Reply>, Error>;
+    fn replies<'a>(
+        row: Option<&'a Row>,
+        params: &'a Self::Params,
+    ) -> Result<HashMap<&'a str, Self::Reply>, Error>;
 
     /// The outcome for an item, by what is told of its locks; `None` if it has to run alone.
     fn outcome(found: Batch<Option<Self::Reply>>) -> Result<Option<Self::Outcome>, Error>;
 
     /// What to send to undo an outcome whose caller no longer waits, if anything.
-    fn undo<'a>(&'a self, _item: &'a Self::Item, _outcome: &Self::Outcome) -> Option<Plan<'a>> {
-        None
+    fn undo<'a>(&'a self, _item: &'a Self::Item, _outcome: &Self::Outcome) -> Vec<Plan<'a>> {
+        Vec::new()
     }
 }
 
@@ -170,9 +173,9 @@ impl<W: Grouped> Groups<W> {
             .transport
             .run_late(W::IS_URGENT, &plan);
         let row = timeout(self.limit * 2, run).await;
-        let (members, _) = begun.into_inner().unwrap_or_else(|| group.begin());
+        let (members, params) = begun.into_inner().unwrap_or_else(|| group.begin());
         let replies = match &row {
-            Ok(Ok(row)) => W::replies(row.as_ref()).map_err(Error::with_unknown_outcome),
+            Ok(Ok(row)) => W::replies(row.as_ref(), &params).map_err(Error::with_unknown_outcome),
             // Nothing was committed, and a single member may be the cause. So each runs alone and gets its own
             // error.
             Ok(Err(failure)) if failure.is_refusal() => Ok(HashMap::new()),
@@ -201,7 +204,7 @@ impl<W: Grouped> Groups<W> {
             }
         }
         for (item, outcome) in &unheard {
-            if let Some(plan) = self.work.undo(item, outcome) {
+            for plan in self.work.undo(item, outcome) {
                 // If this fails, the lock ends with its TTL.
                 let _ = self.runner.run(&rows(W::lock_ids(item)), &plan).await;
             }
@@ -264,15 +267,16 @@ mod tests {
 
     #[test]
     fn each_outcome_is_found_by_its_lock_id() {
+        let (none, of_none) = (Default::default(), Default::default());
         let granted = row(&format!("{ID} 000000000000007 1234"));
-        let found = Acquisitions::replies(Some(&granted)).unwrap();
+        let found = Acquisitions::replies(Some(&granted), &none).unwrap();
         let AcquireOutcome::Acquired(grants) = &found[ID] else {
             panic!("locked");
         };
         let grant = &grants[0];
         assert_eq!((grant.fence.get(), grant.expires_at_ms), (7, 1234));
         let two = row(&format!("{ID} locked 1500,BBBBBBBBBBBBBBBBBBBBBB locked 1"));
-        let found = Acquisitions::replies(Some(&two)).unwrap();
+        let found = Acquisitions::replies(Some(&two), &none).unwrap();
         let free_in = Some(Duration::from_millis(1500));
         let labels = crate::values::labels::Labels::default();
         let locked = AcquireOutcome::Locked {
@@ -284,12 +288,12 @@ mod tests {
         assert_eq!(found[ID], locked);
         assert!(found.len() == 2 && found["BBBBBBBBBBBBBBBBBBBBBB"].is_locked());
         let two = row(&format!("{ID} released,BBBBBBBBBBBBBBBBBBBBBB expired"));
-        let found = Releases::replies(Some(&two)).unwrap();
+        let found = Releases::replies(Some(&two), &of_none).unwrap();
         assert_eq!(found[ID], ReleaseOutcome::Released);
         let other = &found["BBBBBBBBBBBBBBBBBBBBBB"];
         assert_eq!(*other, ReleaseOutcome::Absent(Absence::Expired));
         assert!(
-            Releases::replies(Some(&vec![None, None]))
+            Releases::replies(Some(&vec![None, None]), &of_none)
                 .unwrap()
                 .is_empty()
         );
@@ -297,6 +301,7 @@ mod tests {
 
     #[test]
     fn a_row_that_makes_no_sense_grants_nothing() {
+        let (none, of_none) = (Default::default(), Default::default());
         for outcomes in [
             "",
             ID,
@@ -310,11 +315,14 @@ mod tests {
         ] {
             let malformed = row(outcomes);
             assert!(
-                Acquisitions::replies(Some(&malformed)).is_err(),
+                Acquisitions::replies(Some(&malformed), &none).is_err(),
                 "{outcomes}"
             );
-            assert!(Releases::replies(Some(&malformed)).is_err(), "{outcomes}");
+            assert!(
+                Releases::replies(Some(&malformed), &of_none).is_err(),
+                "{outcomes}"
+            );
         }
-        assert!(Acquisitions::replies(None).is_err());
+        assert!(Acquisitions::replies(None, &none).is_err());
     }
 }

@@ -1,12 +1,14 @@
 //! Shared locks: what stands in the tables, and what becomes of readers who end, leave or are overtaken.
 
+use std::future::poll_fn;
 use std::sync::Arc;
+use std::task::Poll;
 
 use futures::future::join_all;
 use syncguard::postgres::{PostgresBackend, Tables};
 use syncguard::{
     AcquireOutcome, AcquireRequest, Backend, ErrorKind, ExtendOutcome, Extension, Grant, LockGuard,
-    LockId, LockOptions, Lookup, Operation, ReleaseOutcome, Ttl, lock,
+    LockId, LockOptions, Lookup, Operation, Owner, ReleaseOutcome, Ttl, lock,
 };
 use syncguard_clients::tokio_postgres::check;
 use tokio::task::JoinSet;
@@ -14,12 +16,13 @@ use tokio_postgres::Client;
 
 use crate::canonical::Canonical;
 use crate::flights::{Flights, Proxy};
+use crate::groups::{COUNT, at_once, scarce};
 use crate::guards::refusal;
 use crate::scene::named;
-use crate::stage::{backend, options, server, until_waiting};
+use crate::stage::{backend, count, options, server, sessions, until_waiting};
 use crate::support::attempts::Attempts as _;
 use crate::support::claims::{extend, ids, plain, release, shared, slot, take, try_take};
-use crate::support::locks::{acquire, eventually, key, try_acquire, ttl};
+use crate::support::locks::{AHEAD, acquire, eventually, key, try_acquire, ttl};
 use crate::support::suite::tests;
 
 tests![
@@ -37,6 +40,9 @@ tests![
     a_writer_of_2_x_is_refused_by_readers,
     sets_with_one_group_are_extended_at_once,
     heartbeats_of_many_readers_run_in_groups,
+    many_join_in_a_round_trip,
+    many_who_ask_at_once_are_refused_by_one_writer,
+    a_join_that_nobody_waits_for_leaves_no_group,
     a_guard_keeps_the_group,
     a_guard_of_a_reader_without_a_group_is_refused,
     an_id_that_is_not_marked_is_refused,
@@ -495,6 +501,119 @@ async fn heartbeats_of_many_readers_run_in_groups() {
     let left = join_all(readers.iter().map(|reader| leave(&backend, reader))).await;
     assert!(left.iter().all(|it| *it == ReleaseOutcome::Released));
     assert!(rows(&client, &tables, "k").await.is_empty());
+}
+
+/// The answers to so many joins at once, each with its owner.
+async fn join_at_once(backend: &Arc<PostgresBackend>, name: &str) -> Vec<AcquireOutcome> {
+    let answers = at_once((0..COUNT).map(|number| {
+        let mut request = AcquireRequest::of([shared(name)], ttl(60_000)).unwrap();
+        // As many processes have few owners, and one process has one.
+        request.labels.owner = (number > 0).then(|| Owner::new("a,b c").unwrap());
+        backend.prepare(&mut request);
+        let backend = Arc::clone(backend);
+        async move { backend.acquire(&request).await.unwrap() }
+    }));
+    answers.await
+}
+
+async fn many_join_in_a_round_trip() {
+    let (_, tables) = backend(server().unix()).await;
+    let proxy = Proxy::start(server().port()).await;
+    let config = proxy.config(server().tcp());
+    let ours = Arc::new(PostgresBackend::new(config, options(&tables)).unwrap());
+    let client = server().client().await;
+    for _ in 0..2 {
+        proxy.take();
+        let answers = join_at_once(&ours, "k").await;
+        let flights = proxy.take();
+        assert!(flights.requests <= COUNT / 2, "{flights:?}");
+        let mut readers = Vec::new();
+        for answer in answers {
+            let AcquireOutcome::Acquired(grants) = answer else {
+                panic!("{answer:?}");
+            };
+            readers.extend(grants);
+        }
+        let end = end_of(&client, &tables, "k").await.unwrap();
+        let mut owners = 0;
+        for reader in &readers {
+            assert_eq!(reader.fence, readers[0].fence);
+            assert!(reader.expires_at_ms <= end);
+            let lookup = Lookup::LockId(reader.lock_id.clone());
+            let record = ours.lookup(&lookup).await.unwrap().unwrap();
+            assert_eq!(record.expires_at_ms, reader.expires_at_ms);
+            owners += usize::from(record.labels.owner == Some(Owner::new("a,b c").unwrap()));
+        }
+        assert_eq!(owners, COUNT - 1);
+        let left = join_all(readers.iter().map(|reader| leave(&*ours, reader))).await;
+        assert!(left.iter().all(|it| *it == ReleaseOutcome::Released));
+        assert!(rows(&client, &tables, "k").await.is_empty());
+    }
+}
+
+async fn many_who_ask_at_once_are_refused_by_one_writer() {
+    let (ours, tables) = scarce("refused readers", 2).await;
+    let writer = PostgresBackend::new(server().unix(), options(&tables)).unwrap();
+    let held = acquire(&writer, "k").await;
+    for answer in join_at_once(&ours, "k").await {
+        assert!(matches!(
+            answer,
+            AcquireOutcome::Locked {
+                claim: 0,
+                free_in: Some(_),
+                is_shared: false,
+                ..
+            }
+        ));
+    }
+    writer.release(&held.lock_id).await.unwrap();
+    assert!(
+        join_at_once(&ours, "k")
+            .await
+            .iter()
+            .all(|it| !it.is_locked())
+    );
+}
+
+async fn a_join_that_nobody_waits_for_leaves_no_group() {
+    let (ours, tables) = scarce("left readers", 1).await;
+    count(&tables, "k").await;
+    let (first, last) = (server().client().await, server().client().await);
+    let advisory = "BEGIN; SELECT pg_advisory_xact_lock(hashtext('left readers'))";
+    first.batch_execute(advisory).await.unwrap();
+    let counter = format!(
+        "BEGIN; SELECT FROM {} WHERE fence_key = 'fence:k' FOR UPDATE",
+        tables.fences()
+    );
+    last.batch_execute(&counter).await.unwrap();
+    let watcher = server().client().await;
+    let join = |name: &'static str| {
+        let ours = Arc::clone(&ours);
+        async move { join(&*ours, name, Ttl::DEFAULT).await }
+    };
+    // The only connection is busy with one that must wait. The others are a group, which begins when that is done.
+    let alone = tokio::spawn(join("left readers"));
+    until_waiting(&watcher, "left readers", 1).await;
+    let mut group: Vec<_> = (0..COUNT).map(|_| Box::pin(join("k"))).collect();
+    for member in &mut group {
+        let joined = poll_fn(|context| Poll::Ready(member.as_mut().poll(context).is_pending()));
+        assert!(joined.await);
+    }
+    first.batch_execute("COMMIT").await.unwrap();
+    alone.await.unwrap();
+    until_waiting(&watcher, "left readers", 1).await;
+    drop(group);
+    last.batch_execute("COMMIT").await.unwrap();
+    let counted = format!(
+        "SELECT fence > {AHEAD} FROM {} WHERE fence_key = 'fence:k'",
+        tables.fences()
+    );
+    eventually("all have joined, and left again", async || {
+        let (_, busy) = sessions(&watcher, "left readers").await;
+        let row = watcher.query_one(&counted, &[]).await.unwrap();
+        row.get::<_, bool>(0) && rows(&watcher, &tables, "k").await.is_empty() && busy == 0
+    })
+    .await;
 }
 
 /// A reader that the crate's own guard holds.

@@ -280,7 +280,10 @@ impl Grouped for Acquisitions {
         statement.bind(vec![Param::Text(text)])
     }
 
-    fn replies(row: Option<&Row>) -> Result<HashMap<&str, AcquireOutcome>, Error> {
+    fn replies<'a>(
+        row: Option<&'a Row>,
+        _params: &'a Self::Params,
+    ) -> Result<HashMap<&'a str, AcquireOutcome>, Error> {
         let each = reply::list(row, 0)?.map(|text| {
             let mut parts = text.split(' ');
             let lock = text.splitn(4, ' ').nth(3);
@@ -306,10 +309,10 @@ impl Grouped for Acquisitions {
     }
 
     /// Releases what was granted to a caller who no longer waits, because nobody else would.
-    fn undo<'a>(&'a self, named: &'a NamedRequest, outcome: &AcquireOutcome) -> Option<Plan<'a>> {
+    fn undo<'a>(&'a self, named: &'a NamedRequest, outcome: &AcquireOutcome) -> Vec<Plan<'a>> {
         match outcome {
-            AcquireOutcome::Acquired(_) => Some(self.release.plan(&named.claim.lock_id, false)),
-            AcquireOutcome::Locked { .. } | AcquireOutcome::Done(_) => None,
+            AcquireOutcome::Acquired(_) => vec![self.release.plan(&named.claim.lock_id, false)],
+            AcquireOutcome::Locked { .. } | AcquireOutcome::Done(_) => Vec::new(),
         }
     }
 }

@@ -65,8 +65,8 @@ impl AcquireAll {
 /// Claims as parameters of the statement.
 #[derive(Debug)]
 pub struct Claimed {
-    keys: String,
-    lock_ids: String,
+    pub(super) keys: String,
+    pub(super) lock_ids: String,
     is_shared: bool,
 }
 
@@ -108,6 +108,28 @@ impl Claimed {
     }
 }
 
+impl Claimed {
+    /// Asks for nothing.
+    pub(super) fn nothing() -> Self {
+        Self {
+            keys: "[]".to_owned(),
+            lock_ids: String::new(),
+            is_shared: true,
+        }
+    }
+
+    /// The same for so many readers in the place of one.
+    pub(super) fn with_readers(&self, lock_ids: &[&LockId]) -> Self {
+        let mut keys: Value = serde_json::from_str(&self.keys).unwrap_or_default();
+        keys[0]["readers"] = lock_ids.len().into();
+        Self {
+            keys: keys.to_string(),
+            lock_ids: reply::joined(lock_ids.iter().copied()),
+            is_shared: true,
+        }
+    }
+}
+
 /// An item with the names of the group, the gate and the readers.
 fn shared(claims: &[Claim], key: &Key) -> Result<Value, Error> {
     if !claims.iter().all(|claim| may_be_shared(&claim.lock_id)) {
@@ -136,27 +158,28 @@ fn named(names: &PrimaryKeys, key: &str) -> Value {
 pub fn outcome(claims: &[Claim], row: Option<&Row>) -> Result<Option<AcquireOutcome>, Error> {
     Ok(Some(match reply::text(row, 0)? {
         "acquired" => AcquireOutcome::Acquired(grants(claims, row)?),
-        "locked" => {
-            let (claim, held) = reply::text(row, 1)?
-                .split_once(' ')
-                .ok_or_else(reply::malformed)?;
-            let (ms, lock) = held.split_once(' ').unwrap_or((held, ""));
-            let claim = claim.parse().map_err(|_| reply::malformed())?;
-            if claim >= claims.len() {
-                return Err(reply::malformed());
-            }
-            let HeldRow { labels, is_shared } = HeldRow::in_row(lock);
-            AcquireOutcome::Locked {
-                claim,
-                free_in: (!ms.is_empty()).then(|| free_in(ms)).transpose()?,
-                labels,
-                is_shared,
-            }
-        }
+        "locked" => locked(reply::text(row, 1)?, claims.len())?,
         "exhausted" => return Err(exhausted(reply::number(row, 1)?)),
         "again" => return Ok(None),
         _ => return Err(reply::malformed()),
     }))
+}
+
+/// The outcome where one of so many claims is refused, from what the statement says of it.
+pub(super) fn locked(detail: &str, claims: usize) -> Result<AcquireOutcome, Error> {
+    let (claim, held) = detail.split_once(' ').ok_or_else(reply::malformed)?;
+    let (ms, lock) = held.split_once(' ').unwrap_or((held, ""));
+    let claim = claim.parse().map_err(|_| reply::malformed())?;
+    if claim >= claims {
+        return Err(reply::malformed());
+    }
+    let HeldRow { labels, is_shared } = HeldRow::in_row(lock);
+    Ok(AcquireOutcome::Locked {
+        claim,
+        free_in: (!ms.is_empty()).then(|| free_in(ms)).transpose()?,
+        labels,
+        is_shared,
+    })
 }
 
 fn grants(claims: &[Claim], row: Option<&Row>) -> Result<Batch<Grant>, Error> {
@@ -164,23 +187,24 @@ fn grants(claims: &[Claim], row: Option<&Row>) -> Result<Batch<Grant>, Error> {
     let lock_ids: Batch<LockId> = claims.iter().map(|claim| claim.lock_id.clone()).collect();
     let texts = reply::of_each(&lock_ids, each.collect::<Result<_, _>>()?)?;
     let grants = claims.iter().zip(texts).map(|(claim, text)| {
-        let grant = text.and_then(|text| grant(claim, text));
+        let grant = text.and_then(|text| grant(claim.kind, &claim.lock_id, text));
         grant.ok_or_else(reply::malformed)
     });
     grants.collect()
 }
 
-fn grant(claim: &Claim, text: &str) -> Option<Grant> {
+/// Reads a grant, which stands behind its lock id.
+pub(super) fn grant(kind: ClaimKind, lock_id: &LockId, text: &str) -> Option<Grant> {
     let mut parts = text.split(' ');
     let (fence, end, number) = (parts.next()?, parts.next()?, parts.next()?);
-    let slot = match claim.kind {
+    let slot = match kind {
         // A user's key may end with digits, too.
         ClaimKind::Exclusive | ClaimKind::Shared => None,
         ClaimKind::SlotOf(_) => Some(number.parse().ok()?),
     };
-    claim.kind.admits(slot).then_some(())?;
+    kind.admits(slot).then_some(())?;
     Some(Grant {
-        lock_id: claim.lock_id.clone(),
+        lock_id: lock_id.clone(),
         slot,
         fence: Fence::parse(fence).ok()?,
         expires_at_ms: end.parse().ok()?,

@@ -178,7 +178,10 @@ impl Grouped for Extensions {
         self.0.plan(sets)
     }
 
-    fn replies(row: Option<&Row>) -> Result<HashMap<&str, ExtendedRow>, Error> {
+    fn replies<'a>(
+        row: Option<&'a Row>,
+        _params: &'a Self::Params,
+    ) -> Result<HashMap<&'a str, ExtendedRow>, Error> {
         rows_by_id(row)
     }
 

@@ -12,7 +12,7 @@ use crate::values::lock_id::LockId;
 /// A writer that does not know a column leaves its old value in place when it takes over a row. Therefore a label
 /// is stored as `lock id:label`: the lock id shows whether it belongs to the current lock or is such a left-over.
 /// PostgreSQL's texts cannot hold U+0000: a label that contains it is escaped, and then has a `%` in place of the `:`.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoredLabels {
     /// Which labels are given, as bits in the order of [`Labels::NAMES`].
     set: usize,

@@ -166,7 +166,10 @@ impl Grouped for Lookups {
         self.0.bind(vec![Param::Text(lock_ids)])
     }
 
-    fn replies(row: Option<&Row>) -> Result<HashMap<&str, Self::Reply>, Error> {
+    fn replies<'a>(
+        row: Option<&'a Row>,
+        _params: &'a Self::Params,
+    ) -> Result<HashMap<&'a str, Self::Reply>, Error> {
         let Some(locks) = reply::optional(row, 0)? else {
             return Ok(HashMap::new());
         };

@@ -8,6 +8,7 @@ pub(super) mod facts;
 pub(super) mod force_release;
 pub(super) mod guard;
 pub(super) mod is_locked;
+pub(super) mod join;
 pub(super) mod labels;
 pub(super) mod list;
 pub(super) mod lookup;

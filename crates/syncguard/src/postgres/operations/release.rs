@@ -176,7 +176,10 @@ impl Grouped for Releases {
         self.statement.bind(params(lock_ids, self.durable))
     }
 
-    fn replies(row: Option<&Row>) -> Result<HashMap<&str, ReleaseOutcome>, Error> {
+    fn replies<'a>(
+        row: Option<&'a Row>,
+        _params: &'a Self::Params,
+    ) -> Result<HashMap<&'a str, ReleaseOutcome>, Error> {
         outcomes_by_id(row)
     }
 

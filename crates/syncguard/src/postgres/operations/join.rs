@@ -1,0 +1,225 @@
+//! Lets several readers join the group of one key at once.
+
+use std::collections::HashMap;
+use std::slice;
+
+use super::acquire_all::{AcquireAll, Claimed, grant, locked};
+use super::labels::StoredLabels;
+use super::release::Release;
+use super::tidy::Tidy;
+use crate::asking::outcome::AcquireOutcome;
+use crate::postgres::group::Grouped;
+use crate::postgres::names::lock_name;
+use crate::postgres::reply;
+use crate::postgres::statement::{Plan, Row};
+use crate::postgres::tables::Tables;
+use crate::text::error::Error;
+use crate::values::batch::Batch;
+use crate::values::claim::{Claim, ClaimKind};
+use crate::values::lock_id::LockId;
+use crate::values::ttl::Ttl;
+
+/// A group of joins, as one statement: that for a set in which each of them is one of the readers. They are granted or refused together, so
+/// they are of one key. It may wait for the row of their group, but alone each of them would wait for that, too.
+#[derive(Debug)]
+pub(in crate::postgres) struct Joins {
+    acquire: AcquireAll,
+    release: Release,
+    tidy: Tidy,
+}
+
+impl Joins {
+    pub(in crate::postgres) fn new(tables: &Tables) -> Self {
+        Self {
+            acquire: AcquireAll::new(tables),
+            release: Release::new(tables),
+            tidy: Tidy::new(tables),
+        }
+    }
+}
+
+/// One join, with what it asks for as the statement takes it.
+pub(in crate::postgres) struct Join {
+    claim: Claim,
+    ttl: Ttl,
+    labels: Option<StoredLabels>,
+    claimed: Claimed,
+    /// The storage key, in a JSON array.
+    name: String,
+}
+
+impl Join {
+    /// The claim, if it is that of a reader.
+    ///
+    /// # Errors
+    /// As [`Claimed::new`].
+    pub(in crate::postgres) fn of(
+        claim: &Claim,
+        ttl: Ttl,
+        labels: Option<StoredLabels>,
+    ) -> Result<Option<Self>, Error> {
+        if claim.kind != ClaimKind::Shared {
+            return Ok(None);
+        }
+        Ok(Some(Self {
+            claim: claim.clone(),
+            ttl,
+            labels,
+            claimed: Claimed::new(slice::from_ref(claim))?,
+            name: serde_json::json!([lock_name(&claim.key)?]).to_string(),
+        }))
+    }
+}
+
+/// What all members ask for.
+#[derive(Debug)]
+pub(in crate::postgres) struct Joining {
+    claimed: Claimed,
+    ttl: Ttl,
+    labels: Option<StoredLabels>,
+}
+
+impl Grouped for Joins {
+    const IS_URGENT: bool = false;
+
+    type Item = Join;
+    type Params = Joining;
+    type Reply = AcquireOutcome;
+    type Outcome = AcquireOutcome;
+
+    fn lock_ids(join: &Join) -> &[LockId] {
+        slice::from_ref(&join.claim.lock_id)
+    }
+
+    fn agree(join: &Join, other: &Join) -> bool {
+        let of = |join: &Join| (join.claim.key.clone(), join.ttl, join.labels.clone());
+        of(join) == of(other)
+    }
+
+    fn params<'a>(joins: impl Iterator<Item = &'a Join>) -> Joining {
+        let joins: Vec<_> = joins.collect();
+        let lock_ids: Vec<_> = joins.iter().map(|join| &join.claim.lock_id).collect();
+        let first = joins.first();
+        Joining {
+            // If nobody waits any more, it asks for nothing.
+            claimed: first.map_or_else(Claimed::nothing, |join| {
+                join.claimed.with_readers(&lock_ids)
+            }),
+            ttl: first.map_or(Ttl::DEFAULT, |join| join.ttl),
+            labels: first.and_then(|join| join.labels.clone()),
+        }
+    }
+
+    fn plan<'a>(&'a self, joining: &'a Joining) -> Plan<'a> {
+        let Joining {
+            claimed,
+            ttl,
+            labels,
+        } = joining;
+        self.acquire.plan(claimed, *ttl, labels.as_ref())
+    }
+
+    fn replies<'a>(
+        row: Option<&'a Row>,
+        Joining { claimed, .. }: &'a Joining,
+    ) -> Result<HashMap<&'a str, AcquireOutcome>, Error> {
+        match reply::text(row, 0)? {
+            "acquired" => {
+                let each = reply::list(row, 1)?.map(|text| {
+                    let (lock_id, text) = text.split_once(' ').ok_or_else(reply::malformed)?;
+                    // The cause is left out, because it would show the text.
+                    let id = LockId::parse(lock_id).map_err(|_| reply::malformed())?;
+                    let grant = grant(ClaimKind::Shared, &id, text).ok_or_else(reply::malformed)?;
+                    Ok((lock_id, AcquireOutcome::one(grant)))
+                });
+                each.collect()
+            }
+            // Without the lock that is in the way, it is that of a member, or is guarded.
+            "locked" if reply::text(row, 1)?.contains('{') => {
+                let each = claimed.lock_ids.split(',');
+                each.map(|lock_id| Ok((lock_id, locked(reply::text(row, 1)?, 1)?)))
+                    .collect()
+            }
+            _ => Ok(HashMap::new()),
+        }
+    }
+
+    fn outcome(mut found: Batch<Option<AcquireOutcome>>) -> Result<Option<AcquireOutcome>, Error> {
+        Ok(found.pop().flatten())
+    }
+
+    /// Lets a reader leave who no longer waits, because nobody else would.
+    fn undo<'a>(&'a self, join: &'a Join, outcome: &AcquireOutcome) -> Vec<Plan<'a>> {
+        match outcome {
+            AcquireOutcome::Acquired(_) => vec![
+                self.release.plan_leave(join.claim.lock_id.as_str(), false),
+                self.tidy.plan(&join.name, false),
+            ],
+            AcquireOutcome::Locked { .. } | AcquireOutcome::Done(_) => Vec::new(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::postgres::readers::mark_readers;
+    use crate::values::key::Key;
+
+    fn join(name: &str, ttl_ms: i64) -> Join {
+        let mut claims = [Claim::shared(Key::new(name).unwrap()).unwrap()];
+        mark_readers(&mut claims);
+        let ttl = Ttl::from_millis(ttl_ms).unwrap();
+        Join::of(&claims[0], ttl, None).unwrap().unwrap()
+    }
+
+    #[test]
+    fn those_of_one_key_and_one_time_are_asked_for_as_one_set() {
+        let joins = [join("k", 5), join("k", 5)];
+        assert!(Joins::agree(&joins[0], &joins[1]));
+        for other in [join("l", 5), join("k", 6)] {
+            assert!(!Joins::agree(&joins[0], &other));
+        }
+        let joining = Joins::params(joins.iter());
+        let keys: serde_json::Value = serde_json::from_str(&joining.claimed.keys).unwrap();
+        assert_eq!(
+            (&keys[0]["readers"], &keys[0]["take"]),
+            (&2.into(), &1.into())
+        );
+        assert_eq!(keys.as_array().unwrap().len(), 1);
+        let ids = joins.iter().map(|join| &join.claim.lock_id);
+        assert_eq!(joining.claimed.lock_ids, reply::joined(ids));
+        assert_eq!(Joins::params([].into_iter()).claimed.keys, "[]");
+    }
+
+    #[test]
+    fn each_hears_what_all_were_told() {
+        let joins = [join("k", 5), join("k", 5)];
+        let [one, other] = [0, 1].map(|at: usize| joins[at].claim.lock_id.as_str());
+        let joining = Joins::params(joins.iter());
+        let row =
+            |outcome: &str, detail: &str| vec![Some(outcome.to_owned()), Some(detail.to_owned())];
+        let granted = row(
+            "acquired",
+            &format!("{one} 000000000000007 9 1,{other} 000000000000007 9 "),
+        );
+        let found = Joins::replies(Some(&granted), &joining).unwrap();
+        assert!(found.len() == 2 && found.values().all(|it| !it.is_locked()));
+        let refused = row("locked", r#"0 15 {"lock_id":"x"}"#);
+        let found = Joins::replies(Some(&refused), &joining).unwrap();
+        assert!(found[one].is_locked() && found[other].is_locked());
+        // Each asks alone.
+        for (outcome, detail) in [
+            ("locked", "0 15"),
+            ("locked", "0 "),
+            ("again", ""),
+            ("exhausted", "9"),
+        ] {
+            let row = row(outcome, detail);
+            assert!(Joins::replies(Some(&row), &joining).unwrap().is_empty());
+        }
+        for detail in ["", "short 1 2 3", &format!("{one} 7 9 ")] {
+            assert!(Joins::replies(Some(&row("acquired", detail)), &joining).is_err());
+        }
+    }
+}
