@@ -42,6 +42,10 @@ const suites = {
   holding: { load: () => import("./holding/suite.mjs"), knows: ["seconds", "locks"] },
   import: { load: () => import("./import/suite.mjs"), knows: ["runs", "seconds", "against"] },
   postgres: { load: () => import("./postgres/suite.mjs"), knows: ["runs", "seconds", "against"] },
+  readers: {
+    load: () => import("./waiting/readers.mjs"),
+    knows: ["runs", "seconds", "locks", "stores"],
+  },
   redis: { load: () => import("./redis/suite.mjs"), knows: ["runs", "seconds", "against", "tls"] },
   "redis-cluster": {
     load: () => import("./redis-cluster/suite.mjs"),

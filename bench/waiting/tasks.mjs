@@ -82,6 +82,21 @@ export async function tasksOf(place, from) {
       return waits;
     },
 
+    /** Milliseconds until so many locks are held that are asked for at once, of keys of their own or of one that all share. */
+    async atOnce({ locks, isShared }) {
+      const asked = now();
+      const acquiring = Array.from({ length: locks }, (_, number) =>
+        isShared
+          ? backend.acquire({ key: "at once", mode: "shared", ttlMs: 60_000 })
+          : backend.acquire({ key: `at once ${number}`, ttlMs: 60_000 }),
+      );
+      const held = await Promise.all(acquiring);
+      const took = now() - asked;
+      if (held.some(({ ok }) => !ok)) throw new Error("locked");
+      await Promise.all(held.map((one) => one.release()));
+      return took;
+    },
+
     close: () => backend.close(),
   };
 }
