@@ -96,7 +96,7 @@ Said after.
   });
 });
 
-const HISTORY = `seed 7: 35421 operations, 12050 grants, 44 unknown; 3 stopped, 1 killed; gathered: 11 granted, 19 in vain; register: 6014 accepted, 52 refused, 0 lost
+const HISTORY = `seed 7: 35421 operations, 12050 grants, 44 unknown; 3 stopped, 1 killed; gathered: 11 granted, 19 in vain; register: 6014 accepted, 52 refused, 0 lost; shared: 1503 joins, 31 gates
 0 violations
 `;
 const MATRIX = `redis reset                  40686 operations, 12350 grants, 2 unknown, 58 stale writes refused; 2 faults, back after 13 ms, longest outage 1013 ms; no errors; clean after 24 ms; 0 violations
@@ -117,7 +117,7 @@ describe("what is printed", () => {
   test("by torture, fits the table of histories", () => {
     const row = { store: "redis", date: "now", seed: "7", seconds: 8, ...historyRow(HISTORY) };
     expect(withRows(page("runs"), "Histories", [row])).toContain(
-      "| redis | now | 7 | 8 | 35,421 | 12,050 | 44 | 3 | 1 | 11 | 52 | 0 | 0 |",
+      "| redis | now | 7 | 8 | 35,421 | 12,050 | 44 | 3 | 1 | 11 | 1,503 | 31 | 52 | 0 | 0 |",
     );
     expect(historyRow("no lock was granted")).toBeUndefined();
   });

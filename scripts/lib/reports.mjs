@@ -3,12 +3,13 @@
 /** The row of `torture run`; undefined if it has come to no end. */
 export function historyRow(output) {
   const counted =
-    /(?<operations>\d+) operations, (?<grants>\d+) grants, (?<unknown>\d+) unknown; (?<stopped>\d+) stopped, (?<killed>\d+) killed; gathered: (?<gathered>\d+) granted, \d+ in vain; register: \d+ accepted, (?<refused>\d+) refused, (?<lost>\d+) lost/.exec(
+    /(?<operations>\d+) operations, (?<grants>\d+) grants, (?<unknown>\d+) unknown; (?<stopped>\d+) stopped, (?<killed>\d+) killed; gathered: (?<gathered>\d+) granted, \d+ in vain; register: \d+ accepted, (?<refused>\d+) refused, (?<lost>\d+) lost; shared: (?<joins>\d+) joins, (?<gates>\d+) gates/.exec(
       output,
     );
   const violations = /^(\d+) violations$/m.exec(output);
   if (counted === null || violations === null) return undefined;
-  const { operations, grants, unknown, stopped, killed, gathered, refused, lost } = counted.groups;
+  const { operations, grants, unknown, stopped, killed, gathered, refused, lost, joins, gates } =
+    counted.groups;
   return {
     operations: Number(operations),
     grants: Number(grants),
@@ -16,6 +17,8 @@ export function historyRow(output) {
     stopped: Number(stopped),
     killed: Number(killed),
     gathered: Number(gathered),
+    joins: Number(joins),
+    gates: Number(gates),
     "late writes refused": Number(refused),
     "accepted writes lost": Number(lost),
     violations: Number(violations[1]),

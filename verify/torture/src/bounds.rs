@@ -16,6 +16,8 @@ pub struct Bounds {
     /// Whether several locks are acquired one after the other, on different servers: then a process may have freed the first ones
     /// before it was killed.
     pub is_spread: bool,
+    /// For how much longer than its readers a group may last at most. Some stores do not make it end earlier when a reader leaves.
+    pub group_ms: i64,
 }
 
 impl Bounds {

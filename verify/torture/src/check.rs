@@ -7,49 +7,20 @@
 //! configuration left means that no order explains the history. (Wing and Gong, "Testing and verifying concurrent
 //! objects", 1993; the memory of configurations and the walk are those of Lowe, "Testing for linearizability", 2017.)
 //!
-//! Keys are independent of each other, so each is checked for itself.
+//! Keys are independent of each other, so each is checked for itself. Only gates are not (the module `gates`).
 
 use std::collections::BTreeMap;
-use std::fmt;
 
+mod gates;
+mod readers;
+mod violation;
 mod walk;
 
-use self::walk::{Search, Walk};
+pub(crate) use self::gates::GATE;
+pub use self::violation::Violation;
+use self::walk::{Beside, Search, Walk};
 use crate::bounds::Bounds;
 use crate::history::{Call, Operation, Outcome};
-use crate::lease::State;
-
-/// A history that no order explains, or for which too many orders would have to be tried.
-#[derive(Debug)]
-pub struct Violation {
-    /// The lock.
-    pub key: String,
-    /// Whether the search was given up.
-    pub is_undecided: bool,
-    /// The operation that cannot have ended as it did.
-    pub operation: Operation,
-    /// What may have been true before it.
-    pub states: Vec<State>,
-    /// What was going on, the latest last.
-    pub recent: Vec<Operation>,
-}
-
-impl fmt::Display for Violation {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let found = match self.is_undecided {
-            false => "no order explains",
-            true => "too many orders may explain",
-        };
-        writeln!(f, "{}: {found} {:?}", self.key, self.operation)?;
-        for state in &self.states {
-            writeln!(f, "  may have been true before: {state:?}")?;
-        }
-        for operation in &self.recent {
-            writeln!(f, "  {operation:?}")?;
-        }
-        Ok(())
-    }
-}
 
 /// How many operations were checked.
 ///
@@ -63,11 +34,12 @@ pub fn check(history: Vec<Operation>, bounds: Bounds) -> Result<usize, Vec<Viola
             .or_default()
             .push(operation);
     }
-    let violations: Vec<_> = keys
+    let mut violations = gates::pass(&mut keys, bounds);
+    let of_keys = keys
         .into_values()
         .filter_map(|operations| check_key(operations, bounds).err())
-        .map(|violation| *violation)
-        .collect();
+        .map(|violation| *violation);
+    violations.extend(of_keys);
     if violations.is_empty() {
         Ok(count)
     } else {
@@ -86,9 +58,17 @@ struct Event {
 
 /// The quick searches decide nearly all histories.
 fn check_key(recorded: Vec<Operation>, bounds: Bounds) -> Result<(), Box<Violation>> {
-    let operations = with_undo(recorded, bounds);
+    let (known, uncertain) = readers::split(recorded, bounds);
+    let operations = with_undo(known, bounds);
     let events = events(&operations, bounds);
-    let walked = |search| walk(&operations, &events, Walk::new(bounds, search));
+    let alone = readers::alone(&operations);
+    let beside = operations.iter().zip(alone);
+    let beside = beside.map(|(operation, is_alone)| Beside {
+        readers_ms: readers::until_ms(operation, &uncertain, bounds),
+        is_alone,
+    });
+    let beside: Vec<_> = beside.collect();
+    let walked = |search| walk(&operations, &events, &beside, Walk::new(bounds, search));
     match walked(Search::Generous) {
         Err(violation) if !violation.is_undecided => Err(violation),
         _ => walked(Search::Narrow).or_else(|_| walked(Search::Whole)),
@@ -115,15 +95,22 @@ fn events(operations: &[Operation], bounds: Bounds) -> Vec<Event> {
     events
 }
 
-fn walk(operations: &[Operation], events: &[Event], mut walk: Walk) -> Result<(), Box<Violation>> {
+/// `beside` has an entry for each operation.
+fn walk(
+    operations: &[Operation],
+    events: &[Event],
+    beside: &[Beside],
+    mut walk: Walk,
+) -> Result<(), Box<Violation>> {
     for (index, event) in events.iter().enumerate() {
-        let Some(operation) = operations.get(event.number) else {
+        let Some((operation, beside)) = operations.get(event.number).zip(beside.get(event.number))
+        else {
             continue;
         };
-        let states = walk.configurations.iter().map(|one| one.state);
+        let states = walk.configurations.iter().map(|one| one.state.clone());
         let states = states.take(4).collect();
         match event.is_end {
-            false => walk.start(event.number, operation),
+            false => walk.start(event.number, operation, *beside),
             true => walk.end(event.number),
         }
         let is_undecided = walk.is_too_much();

@@ -37,6 +37,11 @@ pub enum Call {
         lock: u64,
         ttl_ms: i64,
     },
+    /// An acquisition of the key together with all its other readers.
+    Join {
+        lock: u64,
+        ttl_ms: i64,
+    },
     /// An acquisition whose lock id nobody has seen, as that of a wait that was given up. It has a number of its own.
     AcquireUnseen {
         number: u64,
@@ -63,6 +68,10 @@ pub enum Call {
     LookUpUndone {
         lock: u64,
     },
+    /// No call: what becomes of a reader of whom nobody knows any more whether it is there.
+    Lose {
+        lock: u64,
+    },
     /// No call: what the store does when it loses what it knows, as in a failover to a replica that is behind. Fences
     /// go on rising nevertheless.
     Forget,
@@ -72,6 +81,20 @@ pub enum Call {
 }
 
 impl Call {
+    /// The lock id's number, if it has one.
+    pub fn lock(self) -> Option<u64> {
+        match self {
+            Self::Acquire { lock, .. }
+            | Self::Join { lock, .. }
+            | Self::Release { lock }
+            | Self::Extend { lock, .. }
+            | Self::Lose { lock }
+            | Self::LookUpLock { lock }
+            | Self::LookUpUndone { lock } => Some(lock),
+            _ => None,
+        }
+    }
+
     /// Whether it changes nothing.
     pub fn only_looks(self) -> bool {
         matches!(
@@ -94,6 +117,10 @@ pub enum Outcome {
     },
     /// Somebody else holds the lock.
     Locked,
+    /// Readers hold the lock.
+    LockedByReaders,
+    /// Somebody holds the lock, alone or with others: the store does not say.
+    LockedBySomebody,
     /// The lock was freed.
     Released,
     /// The lock ends later now.
@@ -118,6 +145,13 @@ pub enum Outcome {
     Found {
         /// Its lock id's number; `None` if the one who asked could not tell whose it is.
         lock: Option<u64>,
+        /// Its fence.
+        fence: u64,
+        /// When it ends.
+        expires_at_ms: i64,
+    },
+    /// A live group of readers was found.
+    FoundGroup {
         /// Its fence.
         fence: u64,
         /// When it ends.

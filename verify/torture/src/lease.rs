@@ -3,17 +3,25 @@
 //! A lock is held by at most one lock id. It is live until the tolerance past its end, and dead from then on; the store's
 //! clock decides, which does not go back. It is granted only if none is live, with a larger fence than ever before. Only its
 //! lock id releases and extends it, while it is live. Freed once, it never comes back.
+//!
+//! Or it is held by a group of readers, each under a lock id of its own. To the others the group is one lock: its fence is granted as any
+//! other, and it is live while one of the readers is. It is freed when the last of them leaves.
 
 use crate::history::{Call, Outcome};
 
-/// A lock counts as live until this long after its end (docs/format.md).
-pub const TOLERANCE_MS: i64 = 1000;
+mod group;
+mod holder;
+
+pub use self::group::{Reader, Readers};
+pub use self::holder::{Holder, TOLERANCE_MS, Window};
 
 /// What is true of one key.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct State {
-    /// Who has the lock, dead or live; `None` after a release.
+    /// Who has the lock alone, dead or live; `None` after a release.
     pub holder: Option<Holder>,
+    /// Those who share it, dead or live. Then nobody has it alone.
+    pub group: Option<Readers>,
     /// No fence that was granted is larger.
     pub last_fence: u64,
     /// Whether nothing is known of the holder: the store has lost what it knew, or something of it.
@@ -22,64 +30,30 @@ pub struct State {
     pub clock_ms: i64,
 }
 
-/// A granted lock.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Holder {
-    /// Its lock id's number; `None` if nobody has seen it.
-    pub lock: Option<u64>,
-    /// The number of the acquisition, if its caller has not seen the lock id.
-    pub unseen: Option<u64>,
-    /// Its fence; `None` if nobody has seen it.
-    pub fence: Option<u64>,
-    /// When it ends: not before the first and not after the second, which are equal if somebody has seen it.
-    pub ends_ms: (i64, i64),
-}
-
-/// When an operation may have had its effect, on the store's clock.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Window {
-    /// Not before.
-    pub from_ms: i64,
-    /// Not after.
-    pub to_ms: i64,
-}
-
-impl Window {
-    fn contains(self, ms: i64) -> bool {
-        (self.from_ms..=self.to_ms).contains(&ms)
-    }
-}
-
-impl Holder {
-    fn may_be_live(&self, window: Window) -> bool {
-        window.from_ms < self.ends_ms.1 + TOLERANCE_MS
-    }
-
-    /// This holder as somebody sees it, unless it is another one.
-    fn seen(mut self, lock: Option<u64>, fence: u64, expires_at_ms: i64) -> Option<Self> {
-        let (earliest, latest) = self.ends_ms;
-        let is_it = lock.is_none() || self.lock.is_none() || lock == self.lock;
-        let fits = is_it
-            && self.fence.is_none_or(|known| known == fence)
-            && (earliest..=latest).contains(&expires_at_ms);
-        self.lock = self.lock.or(lock);
-        self.fence = Some(fence);
-        self.ends_ms = (expires_at_ms, expires_at_ms);
-        fits.then_some(self)
-    }
-}
-
 impl State {
     fn may_have_live_lock(&self, window: Window) -> bool {
+        self.is_held_alone(window) || self.is_shared(window)
+    }
+
+    fn is_held_alone(&self, window: Window) -> bool {
         self.holder.is_some_and(|holder| holder.may_be_live(window))
+    }
+
+    fn is_shared(&self, window: Window) -> bool {
+        match &self.group {
+            Some(group) => group.may_be_live(window),
+            None => window.readers_ms.is_some() && self.clone().once_dead(window).is_some(),
+        }
     }
 
     /// What is true once the lock on it, if there is one, is dead. `None`: it lives throughout `window`.
     fn once_dead(self, window: Window) -> Option<Self> {
-        let Some(holder) = self.holder else {
+        let holder = self.holder.map(|holder| holder.ends_ms.0);
+        let group = self.group.as_ref().and_then(Readers::earliest_ms);
+        let Some(ends_ms) = holder.max(group) else {
             return Some(self);
         };
-        let dead_ms = holder.ends_ms.0 + TOLERANCE_MS;
+        let dead_ms = ends_ms + TOLERANCE_MS;
         (window.to_ms >= dead_ms).then(|| self.at(dead_ms))
     }
 
@@ -91,24 +65,47 @@ impl State {
         }
     }
 
-    /// The lock on it, if that one has it, dead or live.
+    /// The lock on it, if that one has it or shares it, dead or live.
     pub fn held_by(&self, lock: u64) -> Option<Holder> {
-        self.holder.filter(|holder| holder.lock == Some(lock))
+        let reader = || self.group.as_ref().and_then(|group| group.held_by(lock));
+        let alone = self.holder.filter(|holder| holder.lock == Some(lock));
+        alone.or_else(reader)
     }
 
     fn free(self) -> Self {
         Self {
             holder: None,
+            group: None,
             ..self
         }
     }
 
-    fn with(self, holder: Holder) -> Self {
-        Self {
-            holder: Some(holder),
-            last_fence: self.last_fence.max(holder.fence.unwrap_or(0)),
-            is_any: false,
-            ..self
+    /// What is true once that one has let go of the lock, within `window`.
+    fn without(self, lock: u64, window: Window) -> Self {
+        match self.group {
+            Some(group) => Self {
+                group: group.without(lock, window),
+                ..self
+            },
+            None => self.free(),
+        }
+    }
+
+    /// What is true with this lock, which is a new one, or one that is there as it is now.
+    fn with(self, holder: Holder, window: Window) -> Self {
+        let last_fence = self.last_fence.max(holder.fence.unwrap_or(0));
+        match self.group {
+            Some(group) => Self {
+                group: Some(group.with(holder, window)),
+                last_fence,
+                ..self
+            },
+            None => Self {
+                holder: Some(holder),
+                last_fence,
+                is_any: false,
+                ..self
+            },
         }
     }
 
@@ -123,13 +120,13 @@ impl State {
         }
         match (call, outcome) {
             (Call::Forget, _) => Some(Self {
-                holder: None,
                 is_any: true,
-                ..self
+                ..self.free()
             }),
             (Call::Sweep, _) => {
-                self.holder?;
-                self.once_dead(window).map(Self::free)
+                let is_there = self.holder.is_some() || self.group.is_some();
+                let dead = self.once_dead(window).filter(|_| is_there);
+                dead.map(Self::free)
             }
             (
                 Call::Acquire { lock, ttl_ms },
@@ -138,17 +135,32 @@ impl State {
                     expires_at_ms,
                 },
             ) => self.granted(lock, ttl_ms, fence, expires_at_ms, window),
+            (
+                Call::Join { lock, ttl_ms },
+                Outcome::Acquired {
+                    fence,
+                    expires_at_ms,
+                },
+            ) => self.joined(lock, ttl_ms, fence, expires_at_ms, window),
             // Whatever is seen may be true, and what is done leads to something that may be true as well.
             _ if self.is_any => Some(self),
-            (Call::Acquire { .. }, Outcome::Locked) | (Call::IsLocked, Outcome::Yes) => {
+            (Call::IsLocked, Outcome::Yes) => self.may_have_live_lock(window).then_some(self),
+            (Call::Acquire { .. } | Call::Join { .. }, Outcome::Locked) => {
+                self.is_held_alone(window).then_some(self)
+            }
+            (Call::Acquire { .. } | Call::Join { .. }, Outcome::LockedBySomebody) => {
                 self.may_have_live_lock(window).then_some(self)
+            }
+            (Call::Acquire { .. }, Outcome::LockedByReaders) => {
+                self.is_shared(window).then_some(self)
             }
             (Call::IsLocked, Outcome::No) | (Call::LookUpKey, Outcome::NotFound) => {
                 self.once_dead(window)
             }
             (Call::Release { lock }, Outcome::Released) => {
                 let holder = self.held_by(lock)?;
-                holder.may_be_live(window).then_some(self.free())
+                let is_live = holder.may_be_live(window);
+                is_live.then(|| self.without(lock, window))
             }
             (Call::Extend { lock, ttl_ms }, Outcome::Extended { expires_at_ms }) => {
                 self.extended(lock, ttl_ms, expires_at_ms, window)
@@ -161,11 +173,15 @@ impl State {
                 let mut holder = self.held_by(lock)?;
                 let fits = holder.may_be_live(window) && ends_ms.0 <= ends_ms.1;
                 holder.ends_ms = ends_ms;
-                fits.then(|| self.with(holder).at(ends_ms.0 - ttl_ms))
+                fits.then(|| self.with(holder, window).at(ends_ms.0 - ttl_ms))
             }
+            (Call::Lose { lock }, _) => match self.held_by(lock) {
+                Some(_) => Some(self.without(lock, window)),
+                None => Some(self),
+            },
             (Call::Release { lock } | Call::Extend { lock, .. }, Outcome::Expired) => {
-                self.held_by(lock)?;
-                self.once_dead(window).map(Self::free)
+                let after = self.once_over(lock, window)?;
+                Some(after.without(lock, window))
             }
             (
                 Call::Release { lock } | Call::Extend { lock, .. } | Call::LookUpLock { lock },
@@ -173,7 +189,7 @@ impl State {
             ) => {
                 // Stores forget dead locks.
                 match self.held_by(lock) {
-                    Some(_) => self.once_dead(window),
+                    Some(_) => self.once_over(lock, window),
                     None => Some(self),
                 }
             }
@@ -196,8 +212,33 @@ impl State {
                     Call::LookUpLock { lock } => Some(lock),
                     _ => lock,
                 };
-                let seen = self.holder?.seen(asked, fence, expires_at_ms)?;
-                seen.may_be_live(window).then(|| self.with(seen))
+                let found = match call {
+                    Call::LookUpLock { lock } => self.held_by(lock),
+                    _ => self.holder,
+                };
+                let seen = found?.seen(asked, fence, expires_at_ms)?;
+                seen.may_be_live(window).then(|| self.with(seen, window))
+            }
+            (
+                Call::LookUpKey,
+                Outcome::FoundGroup {
+                    fence,
+                    expires_at_ms,
+                },
+            ) => {
+                let group = self.group.clone();
+                let Some(group) = group.and_then(|one| one.seen(fence, expires_at_ms, window))
+                else {
+                    // It is one that nobody knows.
+                    let may_be = window.readers_ms.is_some() && fence >= self.last_fence;
+                    return self.once_dead(window).filter(|_| may_be);
+                };
+                let last_fence = self.last_fence.max(fence);
+                group.may_be_live(window).then_some(Self {
+                    group: Some(group),
+                    last_fence,
+                    ..self
+                })
             }
             (_, Outcome::Unknown | Outcome::Undone | Outcome::Interrupted) => {
                 self.after_unknown(call, window)
@@ -219,32 +260,87 @@ impl State {
         window: Window,
     ) -> Option<Self> {
         let granted_ms = expires_at_ms - ttl_ms;
-        let now = Window {
-            from_ms: granted_ms,
-            to_ms: granted_ms,
-        };
-        let free = self.once_dead(now)?.at(granted_ms);
-        let fits = window.contains(granted_ms) && fence > self.last_fence;
+        let now = window.at(granted_ms);
+        let free = self.once_dead(now)?.at(granted_ms).free();
+        let fits = window.contains(granted_ms) && fence > free.last_fence;
         fits.then(|| {
-            free.with(Holder {
+            let holder = Holder {
                 lock: Some(lock),
                 unseen: None,
                 fence: Some(fence),
                 ends_ms: (expires_at_ms, expires_at_ms),
-            })
+            };
+            free.with(holder, window)
         })
+    }
+
+    /// What is true once that lock is dead, which is there, and possibly readers beside it. `None`: it lives throughout `window`.
+    fn once_over(self, lock: u64, window: Window) -> Option<Self> {
+        let dead_ms = self.held_by(lock)?.ends_ms.0 + TOLERANCE_MS;
+        (window.to_ms >= dead_ms).then(|| self.at(dead_ms))
+    }
+
+    /// Whoever joins a live group has its fence, and whoever makes one a larger one than ever.
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "what is known of the lock, and what was granted"
+    )]
+    fn joined(
+        self,
+        lock: u64,
+        ttl_ms: i64,
+        fence: u64,
+        expires_at_ms: i64,
+        window: Window,
+    ) -> Option<Self> {
+        let granted_ms = expires_at_ms - ttl_ms;
+        if !window.contains(granted_ms) {
+            return None;
+        }
+        let last_fence = self.last_fence.max(fence);
+        if self.is_any {
+            // Readers may be there of whom nobody knows.
+            let after = Self { last_fence, ..self };
+            return Some(after.at(granted_ms));
+        }
+        let now = window.at(granted_ms);
+        let reader = Reader {
+            lock,
+            ends_ms: (expires_at_ms, expires_at_ms),
+        };
+        let joins = self.group.as_ref().filter(|group| {
+            let is_of_it = match group.fence {
+                Some(known) => fence == known,
+                None => fence >= self.last_fence,
+            };
+            is_of_it && group.may_be_live(now)
+        });
+        if let Some(group) = joins {
+            let group = Some(group.clone().joined(reader, Some(fence), window));
+            let after = Self {
+                group,
+                last_fence,
+                ..self
+            };
+            return Some(after.at(granted_ms));
+        }
+        let is_larger = fence > self.last_fence;
+        let free = self.once_dead(now).filter(|_| is_larger)?.free();
+        let after = Self {
+            group: Some(Readers::new(reader, Some(fence), window)),
+            last_fence,
+            ..free
+        };
+        Some(after.at(granted_ms))
     }
 
     fn extended(self, lock: u64, ttl_ms: i64, expires_at_ms: i64, window: Window) -> Option<Self> {
         let extended_ms = expires_at_ms - ttl_ms;
-        let now = Window {
-            from_ms: extended_ms,
-            to_ms: extended_ms,
-        };
+        let now = window.at(extended_ms);
         let mut holder = self.held_by(lock)?;
         let fits = window.contains(extended_ms) && holder.may_be_live(now);
         holder.ends_ms = (expires_at_ms, expires_at_ms);
-        fits.then(|| self.with(holder).at(extended_ms))
+        fits.then(|| self.with(holder, window).at(extended_ms))
     }
 
     /// What an operation has done that nobody saw, if it has done anything.
@@ -260,17 +356,24 @@ impl State {
                 let holder = self.holder.filter(|holder| holder.unseen == Some(number));
                 holder.map(|_| self.free())
             }
-            Call::Release { lock } => self.held_by(lock).map(|_| self.free()),
+            Call::Release { lock } => {
+                self.held_by(lock)?;
+                Some(self.without(lock, window))
+            }
             Call::Extend { lock, ttl_ms } => {
                 let mut holder = self.held_by(lock)?;
                 holder.ends_ms = (window.from_ms + ttl_ms, window.to_ms + ttl_ms);
-                holder.may_be_live(window).then(|| self.with(holder))
+                holder
+                    .may_be_live(window)
+                    .then(|| self.with(holder, window))
             }
             Call::ForceRelease => Some(self.free()),
             Call::IsLocked
             | Call::LookUpKey
             | Call::LookUpLock { .. }
             | Call::LookUpUndone { .. }
+            | Call::Join { .. }
+            | Call::Lose { .. }
             | Call::Forget
             | Call::Sweep => Some(self),
         }
@@ -283,7 +386,7 @@ impl State {
         ttl_ms: i64,
         window: Window,
     ) -> Option<Self> {
-        let free = self.once_dead(window)?;
+        let free = self.once_dead(window)?.free();
         Some(Self {
             holder: Some(Holder {
                 lock,
@@ -292,7 +395,7 @@ impl State {
                 ends_ms: (window.from_ms + ttl_ms, window.to_ms + ttl_ms),
             }),
             // At least one number was used.
-            last_fence: self.last_fence + 1,
+            last_fence: free.last_fence + 1,
             is_any: false,
             ..free
         })
@@ -300,14 +403,50 @@ impl State {
 
     /// Whether the store's clock has shown a later time than it did in `window`. A store may have read it some time before the
     /// effect, and never after it.
-    pub fn is_later_than(self, window: Window) -> bool {
+    pub fn is_later_than(&self, window: Window) -> bool {
         window.to_ms < self.clock_ms
+    }
+
+    /// What is true after a reader's operation, if it may as well have its effect now as later: while it is under way, the group that it
+    /// joins or belongs to cannot end, and others cannot tell when it came.
+    pub fn after_reader(&self, call: Call, outcome: Outcome, window: Window) -> Option<Self> {
+        let group = self.group.as_ref()?;
+        let is_early = match (call, outcome) {
+            (Call::Join { .. }, Outcome::Acquired { fence, .. }) => group.fence == Some(fence),
+            (Call::Extend { lock, .. }, Outcome::Extended { .. }) => group.held_by(lock).is_some(),
+            _ => false,
+        };
+        let after = self.clone().after(call, outcome, window);
+        let after = after.filter(|after| {
+            let fence = after.group.as_ref().and_then(|after| after.fence);
+            is_early && fence == group.fence
+        })?;
+        Some(Self {
+            clock_ms: self.clock_ms,
+            ..after
+        })
+    }
+
+    /// Whether the release of a reader may as well have its effect now as later: others stay.
+    pub fn is_left_by_one(&self, call: Call, outcome: Outcome, window: Window) -> bool {
+        match (call, outcome, &self.group) {
+            (Call::Lose { .. }, ..) => true,
+            (Call::Release { lock }, Outcome::Released, Some(group)) => {
+                group.held_by(lock).is_some() && group.outlives(lock, window)
+            }
+            _ => false,
+        }
     }
 
     /// Whether an operation that can have its outcome now leaves everything as it is.
     pub fn is_unchanged_by(call: Call, outcome: Outcome) -> bool {
         match outcome {
-            Outcome::Locked | Outcome::NotFound => true,
+            Outcome::Locked
+            | Outcome::LockedByReaders
+            | Outcome::LockedBySomebody
+            | Outcome::NotFound
+            | Outcome::Found { .. }
+            | Outcome::FoundGroup { .. } => true,
             Outcome::Yes | Outcome::No => {
                 !matches!(call, Call::ForceRelease | Call::Forget | Call::Sweep)
             }

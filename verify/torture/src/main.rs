@@ -16,7 +16,7 @@ use torture::worker::work;
 const USAGE: &str = "usage: torture run URL SECONDS SEED [stop] [kill] [shift] [unfenced]
        torture matrix STORE[,STORE…] SECONDS SEED [ROW…]";
 
-/// Within so many seconds, somebody who wants several things has to gather them.
+/// Within so many seconds, somebody who wants several things has to gather them, and a writer meets readers.
 const ENOUGH: u64 = 8;
 
 type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
@@ -78,7 +78,7 @@ fn torture(url: &str, seconds: u64, seed: u64, words: &[&str]) -> Result<ExitCod
     let mut out = std::io::stdout().lock();
     writeln!(
         out,
-        "seed {seed}: {} operations, {} grants, {} unknown; {} stopped, {} killed; gathered: {} granted, {} in vain; register: {} accepted, {} refused, {} lost",
+        "seed {seed}: {} operations, {} grants, {} unknown; {} stopped, {} killed; gathered: {} granted, {} in vain; register: {} accepted, {} refused, {} lost; shared: {} joins, {} gates",
         report.operations,
         report.grants,
         report.unknown,
@@ -89,6 +89,8 @@ fn torture(url: &str, seconds: u64, seed: u64, words: &[&str]) -> Result<ExitCod
         report.register.accepted,
         report.register.refused,
         report.register.lost,
+        report.joins,
+        report.gates,
     )?;
     for violation in &report.violations {
         write!(out, "{violation}")?;
@@ -107,6 +109,9 @@ fn torture(url: &str, seconds: u64, seed: u64, words: &[&str]) -> Result<ExitCod
     }
     if seconds >= ENOUGH && report.gathered.granted == 0 {
         return Err("nothing was gathered".into());
+    }
+    if seconds >= ENOUGH && (report.joins == 0 || report.gates == 0) {
+        return Err("nothing was shared, or no writer had a gate".into());
     }
     // Without fences, writes are lost: that is what they are for.
     let is_safe = report.register.lost == 0 || fences == Fences::Ignored;

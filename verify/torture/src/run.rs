@@ -8,15 +8,16 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use crate::bounds::Bounds;
-use crate::check::{Violation, check};
+use crate::check::{GATE, Violation, check};
 use crate::clock::Clock;
-use crate::history::{Call, Moment, Outcome};
+use crate::history::{Call, Moment, Operation, Outcome};
 use crate::plan::Plan;
 use crate::record::{Gathered, Recorded, now};
 use crate::register::{Fences, Register, Tally};
 use crate::store;
 use crate::takeover::{Slow, slow};
 use crate::task::{Task, Work};
+use crate::worker::sharing;
 use crate::workers::{Ended, Workers};
 
 /// What happens to the processes.
@@ -37,6 +38,10 @@ pub struct Report {
     pub operations: usize,
     /// How many of them were grants.
     pub grants: usize,
+    /// How many of these were to readers.
+    pub joins: usize,
+    /// How often somebody kept readers out by the gate of a key.
+    pub gates: usize,
     /// Of how many operations the outcome is unknown.
     pub unknown: usize,
     /// How many processes were stopped for longer than their locks lasted.
@@ -64,6 +69,7 @@ pub const BOUNDS: Bounds = Bounds {
     cut_ms: 2_500,
     is_steady: true,
     is_spread: false,
+    group_ms: 0,
 };
 /// How soon somebody who waits for a lock has it after its release: more than the time for which processes are stopped,
 /// and less than the locks last that are waited for.
@@ -170,11 +176,14 @@ pub fn run(
     let history = &ran.seen.operations;
     let bounds = Bounds {
         is_spread: store::is_spread(&task.url),
+        group_ms: store::group_ms(&task.url),
         ..BOUNDS
     };
     Ok(Report {
         operations: history.len(),
         grants: ran.grants(),
+        joins: ran.joins(),
+        gates: ran.gates(),
         unknown: ran.unknown(),
         stopped: ran.ended.stopped,
         killed: ran.ended.killed,
@@ -187,14 +196,29 @@ pub fn run(
 }
 
 impl Run {
+    fn granted(&self) -> impl Iterator<Item = &Operation> {
+        let operations = self.seen.operations.iter();
+        operations.filter(|one| {
+            matches!(one.call, Call::Acquire { .. } | Call::Join { .. })
+                && matches!(one.outcome, Outcome::Acquired { .. })
+        })
+    }
+
     /// How many operations were grants.
     pub fn grants(&self) -> usize {
-        let operations = self.seen.operations.iter();
-        let granted = operations.filter(|one| {
-            matches!(one.call, Call::Acquire { .. })
-                && matches!(one.outcome, Outcome::Acquired { .. })
-        });
-        granted.count()
+        self.granted().count()
+    }
+
+    fn joins(&self) -> usize {
+        let joins = self.granted();
+        let joins = joins.filter(|one| matches!(one.call, Call::Join { .. }));
+        joins.count()
+    }
+
+    fn gates(&self) -> usize {
+        let of_readers = |one: &&Operation| one.key.starts_with(sharing::PREFIX);
+        let gates = self.granted().filter(of_readers);
+        gates.filter(|one| one.key.ends_with(GATE)).count()
     }
 
     /// Of how many operations the outcome is unknown.

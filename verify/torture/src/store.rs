@@ -14,6 +14,9 @@ use crate::mixed::Mixed;
 /// How long an operation may take.
 pub const LIMIT: Duration = Duration::from_secs(2);
 
+/// The longest TTL of a lock that is cancelled on its way.
+pub(crate) const LONGEST_MS: i64 = 20_000;
+
 /// Opens the store at `url`: `redis://…`, `postgres://…`, `firestore://HOST:PORT` for an emulator, or `sqlite:PATH`.
 /// `mixed+postgres://…` is a PostgreSQL whose tables another library uses too. `#durable` at the end makes PostgreSQL's
 /// releases durable.
@@ -32,6 +35,17 @@ pub(crate) fn is_spread(url: &str) -> bool {
     url.split("://")
         .next()
         .is_some_and(|scheme| scheme.contains("cluster"))
+}
+
+/// For how much longer than its readers a group may last there at most.
+pub(crate) fn group_ms(url: &str) -> i64 {
+    match url.split(':').next() {
+        // Half a TTL longer than the reader who would have ended last, also if that one has left.
+        Some("firestore") => LONGEST_MS * 3 / 2,
+        // As long as a reader has asked for who asks for less now.
+        Some("postgres") => LONGEST_MS,
+        _ => 0,
+    }
 }
 
 async fn open_ours(url: &str) -> Result<Arc<dyn Backend>, Error> {

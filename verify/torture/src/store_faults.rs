@@ -135,6 +135,7 @@ mod tests {
         cut_ms: 1_000,
         is_steady: false,
         is_spread: false,
+        group_ms: 0,
     };
 
     fn at(ms: i64) -> Moment {

@@ -10,20 +10,21 @@ use std::time::{Duration, Instant};
 use futures::future::try_join_all;
 use syncguard::operation::{self, CallOptions};
 use syncguard::{
-    AcquireOutcome, AcquireRequest, Backend, Error, ErrorKind, ExtendOutcome, Extension, Grant,
-    Key, LockId, LockOptions, LockRecord, Lookup, Operation, ReleaseOutcome, RetryPolicy, Ttl,
-    Waiter,
+    AcquireOutcome, AcquireRequest, Backend, Claim, Error, ErrorKind, ExtendOutcome, Extension,
+    Grant, Key, LockId, LockOptions, LockRecord, Lookup, Operation, ReleaseOutcome, RetryPolicy,
+    Ttl, Waiter,
 };
 use tokio::time::sleep;
 
 mod gathering;
 mod observed;
 mod recording;
+pub(crate) mod sharing;
 pub(crate) mod together;
 mod trials;
 
 use self::observed::Observed;
-use self::recording::{absent, acquired, after_error, number, outcome, yes_or_no};
+use self::recording::{absent, acquired, after_error, asked, number, outcome, refused, yes_or_no};
 use crate::history::{Call, Outcome};
 use crate::lease::TOLERANCE_MS;
 use crate::record::{self, Recorder};
@@ -60,7 +61,7 @@ pub async fn work(task: Task) -> Result<(), Failed> {
             gathers: task.waits && (2..6).contains(&number),
             until,
             cancelled: VecDeque::new(),
-            aborted: VecDeque::new(),
+            ended: VecDeque::new(),
             pause: task.pause,
             has_failed: false,
         };
@@ -90,8 +91,8 @@ struct Loop {
     until: Instant,
     /// Acquisitions that were cancelled, and when, the first one first.
     cancelled: VecDeque<(Instant, Key, LockId)>,
-    /// Waiters that were cancelled, and when, the first one first.
-    aborted: VecDeque<(Instant, Arc<Observed>)>,
+    /// Waiters that were cancelled, or granted what they wanted, and when, the first one first.
+    ended: VecDeque<(Instant, Arc<Observed>)>,
     pause: Duration,
     has_failed: bool,
 }
@@ -123,6 +124,10 @@ impl Loop {
             }
             if self.is_patient && self.random.bool() {
                 self.wait_patiently(&mut register).await?;
+                continue;
+            }
+            if self.random.u8(..6) == 0 {
+                self.share(&mut register).await?;
                 continue;
             }
             let key = Key::new(&format!("key:{}", self.random.usize(..self.keys)))?;
@@ -162,7 +167,7 @@ impl Loop {
             recorder: Arc::clone(&self.recorder),
             random: self.random.fork(),
             cancelled: VecDeque::new(),
-            aborted: VecDeque::new(),
+            ended: VecDeque::new(),
             ..*self
         }
     }
@@ -227,14 +232,22 @@ impl Loop {
         ttl: Ttl,
         cancelled: impl Future<Output = ()>,
     ) -> Result<Found, Failed> {
-        let mut request = AcquireRequest::new(key.clone(), ttl)?;
+        self.ask(Claim::new(key.clone())?, ttl, cancelled).await
+    }
+
+    /// One attempt to get what is claimed.
+    async fn ask(
+        &mut self,
+        claim: Claim,
+        ttl: Ttl,
+        cancelled: impl Future<Output = ()>,
+    ) -> Result<Found, Failed> {
+        let key = claim.key.clone();
+        let mut request = AcquireRequest::of([claim], ttl)?;
         // The lock id is what it stays: in a cluster, this changes it.
         self.backend.prepare(&mut request);
         let lock_id = request.claims[0].lock_id.clone();
-        let call = Call::Acquire {
-            lock: number(&lock_id),
-            ttl_ms: ttl.as_millis(),
-        };
+        let call = asked(&request.claims[0], ttl);
         let running = self.recorder.start(key.as_str(), call)?;
         let answer = operation::run::<AcquireOutcome>(
             &self.backend,
@@ -245,7 +258,10 @@ impl Loop {
         .await;
         let outcome = outcome(&answer, |answer| match answer {
             AcquireOutcome::Acquired(grants) => acquired(&grants[0]),
-            _ => Outcome::Locked,
+            AcquireOutcome::Locked {
+                is_shared, free_in, ..
+            } => refused(*is_shared, *free_in),
+            AcquireOutcome::Done(_) => Outcome::Locked,
         });
         self.end(running, &answer, outcome)?;
         Ok(match answer {
@@ -255,7 +271,7 @@ impl Loop {
                 ..
             }) if rest < TOLERANCE => Found::Dying(rest),
             Err(error) if error.kind() == ErrorKind::Aborted => {
-                let known = (Instant::now(), key.clone(), lock_id);
+                let known = (Instant::now(), key, lock_id);
                 self.cancelled.push_back(known);
                 Found::Nothing
             }
@@ -387,6 +403,13 @@ impl Loop {
         )
         .await;
         let outcome = outcome(&answer, |found| match found {
+            // Nobody owns the lock id of a group.
+            Some(record) if record.is_shared && record.key.reader_id().is_none() => {
+                Outcome::FoundGroup {
+                    fence: record.fence.get(),
+                    expires_at_ms: record.expires_at_ms,
+                }
+            }
             Some(record) => Outcome::Found {
                 lock: Some(number(&record.lock_id)),
                 fence: record.fence.get(),

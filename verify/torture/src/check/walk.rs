@@ -24,7 +24,7 @@ pub(super) enum Search {
 }
 
 /// What may be true, and which of the operations under way have had their effect.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Configuration {
     pub(super) state: State,
     done: u128,
@@ -33,12 +33,12 @@ pub(super) struct Configuration {
 impl Configuration {
     /// Without that of which one configuration may have less than another, and make as much possible: fences that were
     /// granted, time that is over, and operations that may also have had no effect.
-    fn essence(self, optional: u128) -> Self {
+    fn essence(&self, optional: u128) -> Self {
         Self {
             state: State {
                 last_fence: 0,
                 clock_ms: 0,
-                ..self.state
+                ..self.state.clone()
             },
             done: self.done & !optional,
         }
@@ -46,7 +46,7 @@ impl Configuration {
 
     /// Whether all that is possible from `other`, which has the same essence, is possible from this one: no fence that may be
     /// granted is refused, it is not later, and of the operations that may have no effect none has had it that has not there.
-    fn covers(self, other: Self, search: Search) -> bool {
+    fn covers(&self, other: &Self, search: Search) -> bool {
         let leaves_as_much = match search {
             Search::Narrow => self.done.count_ones() <= other.done.count_ones(),
             _ => self.done & !other.done == 0,
@@ -77,14 +77,23 @@ impl Frontier {
     fn add(&mut self, new: Configuration, compared: &mut u64) -> bool {
         let like = self.found.entry(new.essence(self.optional)).or_default();
         *compared += like.len() as u64;
-        if like.iter().any(|one| one.covers(new, self.search)) {
+        if like.iter().any(|one| one.covers(&new, self.search)) {
             return false;
         }
         *compared += KEPT;
-        like.retain(|one| !new.covers(*one, self.search));
+        like.retain(|one| !new.covers(one, self.search));
         like.push(new);
         true
     }
+}
+
+/// What is known of an operation from others of its key.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Beside {
+    /// Until when there may be readers of whom nobody knows.
+    pub(super) readers_ms: Option<i64>,
+    /// Whether no other operation with the same lock id is under way at the same time.
+    pub(super) is_alone: bool,
 }
 
 /// An operation under way.
@@ -93,6 +102,7 @@ struct UnderWay {
     outcome: Outcome,
     window: Window,
     number: usize,
+    is_alone: bool,
     /// Whether it may have had no effect.
     is_optional: bool,
 }
@@ -123,7 +133,7 @@ impl Walk {
         }
     }
 
-    pub(super) fn start(&mut self, number: usize, operation: &Operation) {
+    pub(super) fn start(&mut self, number: usize, operation: &Operation, beside: Beside) {
         let may_have_none = matches!(
             operation.outcome,
             Outcome::Unknown | Outcome::Undone | Outcome::Interrupted
@@ -135,8 +145,11 @@ impl Walk {
             window: Window {
                 from_ms: operation.start.wall_ms - self.bounds.skew_ms,
                 to_ms: operation.end.wall_ms + late_ms + self.bounds.skew_ms,
+                readers_ms: beside.readers_ms,
+                group_ms: self.bounds.group_ms,
             },
             number,
+            is_alone: beside.is_alone,
             is_optional: may_have_none || operation.call == Call::Sweep,
         };
         match self.under_way.iter_mut().find(|place| place.is_none()) {
@@ -158,12 +171,39 @@ impl Walk {
         self.under_way.len() > 128 || self.compared > MOST
     }
 
-    /// Lets all operations take effect that can, and change nothing: earlier is never worse for them.
+    /// Lets all operations take effect that can, and change nothing, or nothing for others: earlier is never worse for them.
     fn observed(&self, mut configuration: Configuration) -> Configuration {
+        loop {
+            configuration = self.unchanged(configuration);
+            let early = self
+                .pending(configuration.done)
+                .find_map(|(bit, operation)| {
+                    let state = self.early(&configuration, operation)?;
+                    let done = configuration.done | bit;
+                    Some(Configuration { state, done })
+                });
+            match early {
+                Some(early) => configuration = early,
+                None => return configuration,
+            }
+        }
+    }
+
+    /// What is true after an operation of a reader that may as well have its effect now.
+    fn early(&self, configuration: &Configuration, operation: &UnderWay) -> Option<State> {
+        let state = &configuration.state;
+        state.group.as_ref()?;
+        if !operation.is_alone {
+            return None;
+        }
+        state.after_reader(operation.call, operation.outcome, operation.window)
+    }
+
+    fn unchanged(&self, mut configuration: Configuration) -> Configuration {
         for (bit, operation) in self.pending(configuration.done) {
-            let state = configuration.state;
+            let state = &configuration.state;
             if State::is_unchanged_by(operation.call, operation.outcome)
-                && self.after(state, operation) == Some(state)
+                && self.after(state, operation).as_ref() == Some(state)
             {
                 configuration.done |= bit;
             }
@@ -172,9 +212,9 @@ impl Walk {
     }
 
     /// What is true after the operation, if it can have its outcome now.
-    fn after(&self, state: State, operation: &UnderWay) -> Option<State> {
+    fn after(&self, state: &State, operation: &UnderWay) -> Option<State> {
         let (call, outcome) = (operation.call, operation.outcome);
-        let after = state.after(call, outcome, operation.window)?;
+        let after = state.clone().after(call, outcome, operation.window)?;
         Some(match self.bounds.is_steady {
             true => after,
             false => State {
@@ -212,16 +252,27 @@ impl Walk {
 
     /// Whether an operation under way must still have its effect and cannot any more: its time is over, or others were granted a
     /// larger fence.
-    fn leads_nowhere(&self, configuration: Configuration) -> bool {
-        let state = configuration.state;
+    fn leads_nowhere(&self, configuration: &Configuration) -> bool {
+        let state = &configuration.state;
         let mut pending = self.pending(configuration.done);
         pending.any(|(_, operation)| {
-            let is_refused = match operation.outcome {
-                Outcome::Acquired { fence, .. } => fence <= state.last_fence,
+            let is_refused = match (operation.call, operation.outcome) {
+                // A reader has the fence of the others.
+                (Call::Join { .. }, _) => false,
+                (_, Outcome::Acquired { fence, .. }) => fence <= state.last_fence,
                 _ => false,
             };
             !operation.is_optional && (is_refused || state.is_later_than(operation.window))
         })
+    }
+
+    /// What is true after the release of a reader that ends, if it may as well have its effect now.
+    fn left_by_one(&self, configuration: &Configuration, place: usize) -> Option<State> {
+        let operation = self.under_way.get(place)?.as_ref()?;
+        let (call, outcome, window) = (operation.call, operation.outcome, operation.window);
+        let state = &configuration.state;
+        let may = operation.is_alone && state.is_left_by_one(call, outcome, window);
+        may.then(|| self.after(state, operation))?
     }
 
     /// Keeps what is possible if that operation has had its effect by now.
@@ -244,8 +295,8 @@ impl Walk {
             if self.is_too_much() {
                 return;
             }
-            let leads_on = !self.leads_nowhere(configuration);
-            if !leads_on || !seen.add(configuration, &mut self.compared) {
+            let leads_on = !self.leads_nowhere(&configuration);
+            if !leads_on || !seen.add(configuration.clone(), &mut self.compared) {
                 continue;
             }
             let has_ended = configuration.done & ending != 0;
@@ -253,17 +304,22 @@ impl Walk {
             if !is_left && (has_ended || is_optional) {
                 let ended = Configuration {
                     done: configuration.done & !ending,
-                    ..configuration
+                    ..configuration.clone()
                 };
                 kept.add(ended, &mut self.compared);
             }
             if has_ended {
                 continue;
             }
+            if let Some(left) = self.left_by_one(&configuration, place) {
+                let done = configuration.done | ending;
+                open.push_back(self.observed(Configuration { state: left, done }));
+                continue;
+            }
             open.extend(
                 self.pending(configuration.done)
                     .filter_map(|(bit, operation)| {
-                        let state = self.after(configuration.state, operation)?;
+                        let state = self.after(&configuration.state, operation)?;
                         let is_spent = !(self.search == Search::Generous && operation.is_optional);
                         let done = configuration.done | if is_spent { bit } else { 0 };
                         Some(self.observed(Configuration { state, done }))

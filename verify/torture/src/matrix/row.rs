@@ -26,6 +26,7 @@ use crate::store;
 use crate::store_faults::{on_the_stores_clock, with_gaps};
 use crate::task::{Task, Work};
 use crate::turns::TTL_MS;
+use crate::worker::sharing::shared;
 use crate::worker::together::slots;
 use crate::workers::Workers;
 
@@ -324,12 +325,13 @@ async fn all_free(
     let backend = store::open(url).await;
     let backend = backend.map_err(io::Error::other)?;
     let names = (0..keys).map(|number| Key::new(&format!("key:{number}")));
-    // There are many slots, and some that nobody has had.
+    // There are many slots, and keys that are shared on some stores only, and some that nobody has had.
     let was_had = |slot: &Result<Key, _>| match slot {
         Ok(slot) => fences.contains_key(slot.as_str()),
         Err(_) => true,
     };
-    let names: Vec<_> = names.chain(slots(keys).filter(was_had)).collect();
+    let others = slots(keys).chain(shared()).filter(was_had);
+    let names: Vec<_> = names.chain(others).collect();
     let names = names.into_iter().collect::<Result<Vec<_>, _>>();
     let names = names.map_err(io::Error::other)?;
     let open = names
@@ -419,6 +421,7 @@ fn explain<S: Store>(
     let mut bounds = Bounds {
         skew_ms: BOUNDS.skew_ms + apart_ms,
         is_spread: store::is_spread(&stage.store.url(None)),
+        group_ms: store::group_ms(&stage.store.url(None)),
         ..BOUNDS
     };
     let mut history = with_gaps(history, &stage.gaps);

@@ -129,26 +129,27 @@ impl Loop {
         match timeout(patience, waiter.acquire(pending())).await {
             Ok(Ok(Granted { grants, .. })) => {
                 observed.was_granted(&grants, ttl)?;
+                self.ended.push_back((Instant::now(), observed));
                 Ok(Some(with_keys(&claims, grants)))
             }
             Ok(Err(error)) => {
                 self.recorder.failed(&error)?;
                 self.has_failed = error.kind() != ErrorKind::AcquisitionTimeout;
-                observed.has_given_up()?;
+                observed.has_ended()?;
                 Ok(None)
             }
             Err(_) => {
-                self.aborted.push_back((Instant::now(), observed));
+                self.ended.push_back((Instant::now(), observed));
                 Ok(None)
             }
         }
     }
 
-    /// Looks whether those who were cancelled have let go of what they had gathered.
+    /// Looks whether those who were cancelled have let go of what they had gathered, and those who were granted it of gates.
     pub(super) fn check_given_back(&mut self) -> io::Result<()> {
         let is_old = |(at, _): &mut (Instant, _)| at.elapsed() > LIMIT * 3;
-        while let Some((_, observed)) = self.aborted.pop_front_if(is_old) {
-            observed.has_given_up()?;
+        while let Some((_, observed)) = self.ended.pop_front_if(is_old) {
+            observed.has_ended()?;
         }
         Ok(())
     }

@@ -90,14 +90,17 @@ impl Observed {
 
     /// The waiter was granted this, and asked for that TTL.
     pub(super) fn was_granted(&self, grants: &[Grant], ttl: Ttl) -> io::Result<()> {
-        let seen = self.seen();
+        let mut seen = self.seen();
         let parts = grants
             .iter()
             .filter(|one| seen.parts.contains(&one.lock_id));
         if parts.count() == 0 {
             return Ok(());
         }
-        self.recorder.gathered(true)?;
+        self.counts(true)?;
+        // They are the caller's from now on. What is left are gates, which it does not keep.
+        seen.parts
+            .retain(|id| grants.iter().all(|one| one.lock_id != *id));
         let is_confirmed = seen
             .extended
             .as_ref()
@@ -115,9 +118,19 @@ impl Observed {
         }
     }
 
-    /// The waiter has given up, and all that goes on in the background was sent.
-    pub(super) fn has_given_up(&self) -> io::Result<()> {
-        self.holds_nothing("a part was kept by one who had given up")
+    /// One lock behind its gate is not gathered.
+    fn counts(&self, is_granted: bool) -> io::Result<()> {
+        match self.wanted {
+            1 => Ok(()),
+            _ => self.recorder.gathered(is_granted),
+        }
+    }
+
+    /// The waiter has given up, or got what it wanted, and all that goes on in the background was sent.
+    pub(super) fn has_ended(&self) -> io::Result<()> {
+        self.holds_nothing(
+            "a part was kept by one who had given up, or a gate by one who had got all",
+        )
     }
 
     fn holds_nothing(&self, else_broken: &str) -> io::Result<()> {
@@ -128,7 +141,7 @@ impl Observed {
     }
 
     fn sends_acquire(&self, request: &AcquireRequest) -> io::Result<Sent> {
-        if request.claims.len() == self.wanted {
+        if !self.is_part(request) {
             self.holds_nothing("a part was kept by one who asked for all")?;
         } else if request.ttl.as_millis() > PART_MS {
             self.recorder
@@ -138,6 +151,14 @@ impl Observed {
         Sent::acquire(&self.recorder, request, self.is_spread)
     }
 
+    /// Whether it is asked for by itself, or with the others. One lock is a part behind its gate.
+    fn is_part(&self, request: &AcquireRequest) -> bool {
+        let is_gate = |claim: &Claim| claim.key.slot_number() == Some(0);
+        request.claims.len() < self.wanted
+            || self.wanted == 1
+                && (request.claims.iter().any(is_gate) || !self.seen().parts.is_empty())
+    }
+
     fn sends_release(&self, ids: &[LockId]) -> io::Result<Sent> {
         let mut seen = self.seen();
         let in_vain = seen
@@ -145,7 +166,7 @@ impl Observed {
             .iter()
             .any(|id| ids.contains(id) && !seen.is_gate(id));
         if in_vain {
-            self.recorder.gathered(false)?;
+            self.counts(false)?;
         }
         seen.parts.retain(|id| !ids.contains(id));
         Sent::of_locks(&self.recorder, seen.locks(ids), None, self.is_spread)
@@ -168,7 +189,7 @@ impl Observed {
     fn hears(&self, operation: &Operation, outcome: &Outcome) {
         match (operation, outcome) {
             (Operation::Acquire(request), Outcome::Acquire(AcquireOutcome::Acquired(grants)))
-                if request.claims.len() < self.wanted =>
+                if self.is_part(request) =>
             {
                 let ids = grants.iter().map(|grant| grant.lock_id.clone());
                 self.seen().parts.extend(ids);

@@ -6,6 +6,7 @@
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::io;
+use std::time::Duration;
 
 use syncguard::{
     Absence, AcquireOutcome, AcquireRequest, Batch, Claim, ClaimKind, Error, ErrorKind,
@@ -41,10 +42,7 @@ impl Sent {
     ) -> io::Result<Self> {
         let mut calls = Vec::new();
         for (at, claim) in request.claims.iter().enumerate() {
-            let call = Call::Acquire {
-                lock: number(&claim.lock_id),
-                ttl_ms: request.ttl.as_millis(),
-            };
+            let call = asked(claim, request.ttl);
             for key in keys_of(claim) {
                 let number = recorder.start(key.as_str(), call)?;
                 calls.push(SentCall { number, key, at });
@@ -91,10 +89,13 @@ impl Sent {
                     (granted_key(claim, grant) == call.key).then(|| acquired(grant))
                 }
                 // All slots were held if a first one was wanted; with more, one may have been free.
-                Ok(AcquireOutcome::Locked { claim, .. })
-                    if *claim == call.at && !takes_more(claims, call.at) =>
-                {
-                    Some(Outcome::Locked)
+                Ok(AcquireOutcome::Locked {
+                    claim,
+                    is_shared,
+                    free_in,
+                    ..
+                }) if *claim == call.at && !takes_more(claims, call.at) => {
+                    Some(refused(*is_shared, *free_in))
                 }
                 Ok(_) => None,
                 Err(error) => after_error(error),
@@ -141,6 +142,24 @@ impl Sent {
     fn ends(&self, end: impl Fn(&SentCall) -> Option<Outcome>) -> Ends {
         let calls = self.calls.iter();
         calls.map(|call| (call.number, end(call))).collect()
+    }
+}
+
+/// What is asked by a claim.
+pub(super) fn asked(claim: &Claim, ttl: Ttl) -> Call {
+    let (lock, ttl_ms) = (number(&claim.lock_id), ttl.as_millis());
+    match claim.kind {
+        ClaimKind::Shared => Call::Join { lock, ttl_ms },
+        ClaimKind::Exclusive | ClaimKind::SlotOf(_) => Call::Acquire { lock, ttl_ms },
+    }
+}
+
+/// Refused by somebody who has the lock, or by readers. Where the store has not seen the lock itself, it gives no time.
+pub(super) fn refused(is_shared: bool, free_in: Option<Duration>) -> Outcome {
+    match (is_shared, free_in) {
+        (true, _) => Outcome::LockedByReaders,
+        (false, Some(_)) => Outcome::Locked,
+        (false, None) => Outcome::LockedBySomebody,
     }
 }
 

@@ -10,6 +10,7 @@ use torture::lease::TOLERANCE_MS;
 mod crowds;
 mod leases;
 mod orders;
+mod readers;
 mod takeover;
 
 const BOUNDS: Bounds = Bounds {
@@ -18,6 +19,7 @@ const BOUNDS: Bounds = Bounds {
     cut_ms: 100,
     is_steady: true,
     is_spread: false,
+    group_ms: 0,
 };
 const TTL_MS: i64 = 10_000;
 

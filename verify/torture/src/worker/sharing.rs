@@ -1,0 +1,145 @@
+//! Readers of a few keys, and writers among them.
+
+use std::future::pending;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use syncguard::{
+    AcquireRequest, Backend, Claim, Error, ErrorKind, Grant, Key, LockOptions, Ttl, Waiter,
+};
+use tokio::task::yield_now;
+use tokio::time::sleep;
+
+use super::observed::Observed;
+use super::{Failed, Found, Loop};
+use crate::lease::TOLERANCE_MS;
+use crate::store::LONGEST_MS;
+use crate::writer::Writer;
+
+/// What the keys that are shared begin with.
+pub(crate) const PREFIX: &str = "shared:";
+/// How many keys are shared.
+const KEYS: usize = 8;
+
+/// The keys that are shared.
+pub(crate) fn shared() -> impl Iterator<Item = Result<Key, Error>> {
+    (0..KEYS).map(shared_key)
+}
+
+fn shared_key(number: usize) -> Result<Key, Error> {
+    Key::new(&format!("{PREFIX}{number}"))
+}
+
+impl Loop {
+    /// Reads under a key, or writes.
+    pub(super) async fn share(&mut self, register: &mut Writer) -> Result<(), Failed> {
+        let key = shared_key(self.random.usize(..KEYS))?;
+        match self.random.u8(..100) {
+            0..8 => self.look(&key).await?,
+            8 => self.force(&key).await?,
+            9..24 => {
+                let ttl = self.ttl()?;
+                if let Found::Granted(grant) = self.acquire(&key, ttl, pending()).await? {
+                    self.hold(&key, grant, register).await?;
+                }
+            }
+            // Readers are in the way of nearly all who do not wait.
+            24..30 if self.waits => {
+                let options = self.impatience()?;
+                let claim = Claim::new(key.clone())?;
+                if let Some(grant) = self.wait_among_readers(claim, options).await? {
+                    self.hold(&key, grant, register).await?;
+                }
+            }
+            30..36 if self.waits => {
+                let options = self.impatience()?;
+                let claim = Claim::shared(key.clone())?;
+                if let Some(grant) = self.wait_among_readers(claim, options).await? {
+                    self.read(&key, grant, register).await?;
+                }
+            }
+            36..39 if self.waits => self.cancel_join(&key).await?,
+            _ => {
+                let (claim, ttl) = (Claim::shared(key.clone())?, self.ttl()?);
+                match self.ask(claim, ttl, pending()).await? {
+                    Found::Granted(grant) => self.read(&key, grant, register).await?,
+                    _ => sleep(Duration::from_millis(self.random.u64(..3))).await,
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Does what readers do: extends, leaves in time, late or never.
+    async fn read(&mut self, key: &Key, grant: Grant, register: &mut Writer) -> Result<(), Failed> {
+        register.read(key, &grant).await?;
+        let dead = Duration::from_millis(1700);
+        match self.random.u8(..200) {
+            // Forgets it: it ends by itself. Where a clock may be set back, that is late, and nobody else frees the lock of a reader.
+            0 if self.waits => return Ok(()),
+            // Comes back when its time is over.
+            1 => {
+                sleep(dead).await;
+                if self.random.bool() {
+                    let ttl = self.ttl()?;
+                    self.extend(key, &grant.lock_id, ttl).await?;
+                }
+            }
+            // Comes back in the millisecond in which its time is over.
+            2 | 3 => self.outlive(grant.expires_at_ms + TOLERANCE_MS).await,
+            4..30 => {
+                let ttl = self.ttl()?;
+                self.extend(key, &grant.lock_id, ttl).await?;
+            }
+            30..60 => sleep(Duration::from_millis(self.random.u64(..30))).await,
+            60..80 => self.look_up_lock(key, &grant.lock_id).await?,
+            _ => {}
+        }
+        self.release(key, &grant.lock_id).await?;
+        if self.random.u8(..20) == 0 {
+            self.release(key, &grant.lock_id).await?;
+        }
+        Ok(())
+    }
+
+    /// Waits as a reader, or as a writer, who takes the gate.
+    async fn wait_among_readers(
+        &mut self,
+        claim: Claim,
+        options: LockOptions,
+    ) -> Result<Option<Grant>, Failed> {
+        let request = AcquireRequest::of([claim], options.ttl)?;
+        let observed = Observed::new(&self.backend, &self.recorder, self.is_spread, 1);
+        let backend: Arc<dyn Backend> = observed.clone();
+        let mut waiter = Waiter::new(&backend, request, options.retry)?;
+        match waiter.acquire(pending()).await {
+            Ok(mut granted) => {
+                observed.was_granted(&granted.grants, options.ttl)?;
+                self.ended.push_back((Instant::now(), observed));
+                Ok(Some(granted.grants.remove(0)))
+            }
+            Err(error) => {
+                self.recorder.failed(&error)?;
+                self.has_failed = error.kind() != ErrorKind::AcquisitionTimeout;
+                observed.has_ended()?;
+                Ok(None)
+            }
+        }
+    }
+
+    /// Cancels a join on its way. Were it not undone, no writer would get the lock for long.
+    async fn cancel_join(&mut self, key: &Key) -> Result<(), Failed> {
+        let ttl = Ttl::from_millis(LONGEST_MS)?;
+        let turns = self.random.u32(..20);
+        let cancelled = async move {
+            for _ in 0..turns {
+                yield_now().await;
+            }
+        };
+        let claim = Claim::shared(key.clone())?;
+        if let Found::Granted(grant) = self.ask(claim, ttl, cancelled).await? {
+            self.release(key, &grant.lock_id).await?;
+        }
+        Ok(())
+    }
+}
