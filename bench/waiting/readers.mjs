@@ -1,5 +1,6 @@
 // Who reads under shared locks beside writers: how long each waits. And what a join costs beside an acquisition.
 
+import { root } from "../../scripts/lib/paths.mjs";
 import { chosen } from "../lib/chosen.mjs";
 import { endMembers, startMember } from "../lib/members.mjs";
 import { median, printTable } from "../lib/table.mjs";
@@ -51,7 +52,7 @@ const at = (waits, part) => waits[Math.min(Math.floor(waits.length * part), wait
 
 /** The waits of both, in order. */
 async function play(place, { reads, writes, pauseMs }, writers, seconds) {
-  const start = () => startMember("readers", TASKS, place);
+  const start = () => startMember("readers", TASKS, place, root);
   const readers = Array.from({ length: READERS.processes }, start);
   const others = Array.from({ length: writers }, start);
   await Promise.all([...readers, ...others].map((member) => member.ask("warm")));
@@ -69,7 +70,7 @@ async function play(place, { reads, writes, pauseMs }, writers, seconds) {
 
 /** Microseconds for each of so many acquisitions at once, of keys of their own and of one that all share, in turns. */
 async function costOf(place, { runs, locks }) {
-  const member = startMember("readers", TASKS, place);
+  const member = startMember("readers", TASKS, place, root);
   await member.ask("warm");
   const each = [];
   for (let run = 0; run < 2 * runs + 1; run += 1) {
