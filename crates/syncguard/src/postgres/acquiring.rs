@@ -20,7 +20,7 @@ use crate::asking::limit::Limit;
 use crate::asking::outcome::AcquireOutcome;
 use crate::asking::request::AcquireRequest;
 use crate::text::error::{Error, ErrorKind};
-use crate::values::claim::Claim;
+use crate::values::claim::{Claim, ClaimKind};
 use crate::values::labels::Labels;
 use crate::values::lock_id::LockId;
 
@@ -137,11 +137,13 @@ impl PostgresBackend {
             Some(claim) => Some((claim, PrimaryKeys::new(&claim.key)?)),
             None => None,
         };
-        if let ([claim], None) = (request.claims.as_slice(), &request.due) {
+        if let ([claim], None) = (request.claims.as_slice(), &request.due)
+            && claim.kind == ClaimKind::Shared
+            && executor.joins.gathers()
+        {
             let labels = self.stored(&request.labels, None);
-            if let Some(join) = Join::of(claim, request.ttl, labels)?
-                && let Some(outcome) = executor.joins.join(|| join).await?
-            {
+            let join = Join::new(claim, request.ttl, labels)?;
+            if let Some(outcome) = executor.joins.join(|| join).await? {
                 return Ok(outcome);
             }
         }

@@ -113,9 +113,14 @@ impl<W: Grouped> Groups<W> {
         }
     }
 
-    /// Runs the item in a group if connections are short; `None` if it has to run alone.
+    /// Whether connections are short, so that what comes now may run in a group.
+    pub(super) fn gathers(&self) -> bool {
+        self.runner.connections.is_busy()
+    }
+
+    /// Runs the item in a group if it [gathers](Self::gathers); `None` if it has to run alone.
     pub(super) async fn join(self: &Arc<Self>, item: impl FnOnce() -> W::Item) -> Answer<W> {
-        if !self.runner.connections.is_busy() {
+        if !self.gathers() {
             return Ok(None);
         }
         let _under_way = self.runner.connections.begin();

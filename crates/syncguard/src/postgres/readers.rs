@@ -16,7 +16,7 @@ pub(super) fn mark_readers(claims: &mut [Claim]) {
         let first_byte = match (claim.kind, claim.lock_id.first_byte()) {
             (ClaimKind::Shared, _) => READER,
             (_, byte @ (READER | GROUP)) => byte ^ 1 << 7,
-            (_, byte) => byte,
+            _ => continue,
         };
         claim.lock_id = claim.lock_id.clone().with_first_byte(first_byte);
     }

@@ -106,9 +106,7 @@ impl Claimed {
             is_shared: claims.iter().any(|claim| claim.kind == ClaimKind::Shared),
         })
     }
-}
 
-impl Claimed {
     /// Asks for nothing.
     pub(super) fn nothing() -> Self {
         Self {

@@ -49,25 +49,22 @@ pub(in crate::postgres) struct Join {
 }
 
 impl Join {
-    /// The claim, if it is that of a reader.
+    /// The join of the reader whose claim this is.
     ///
     /// # Errors
     /// As [`Claimed::new`].
-    pub(in crate::postgres) fn of(
+    pub(in crate::postgres) fn new(
         claim: &Claim,
         ttl: Ttl,
         labels: Option<StoredLabels>,
-    ) -> Result<Option<Self>, Error> {
-        if claim.kind != ClaimKind::Shared {
-            return Ok(None);
-        }
-        Ok(Some(Self {
+    ) -> Result<Self, Error> {
+        Ok(Self {
             claim: claim.clone(),
             ttl,
             labels,
             claimed: Claimed::new(slice::from_ref(claim))?,
             name: serde_json::json!([lock_name(&claim.key)?]).to_string(),
-        }))
+        })
     }
 }
 
@@ -92,8 +89,7 @@ impl Grouped for Joins {
     }
 
     fn agree(join: &Join, other: &Join) -> bool {
-        let of = |join: &Join| (join.claim.key.clone(), join.ttl, join.labels.clone());
-        of(join) == of(other)
+        (&join.claim.key, join.ttl, &join.labels) == (&other.claim.key, other.ttl, &other.labels)
     }
 
     fn params<'a>(joins: impl Iterator<Item = &'a Join>) -> Joining {
@@ -170,7 +166,7 @@ mod tests {
         let mut claims = [Claim::shared(Key::new(name).unwrap()).unwrap()];
         mark_readers(&mut claims);
         let ttl = Ttl::from_millis(ttl_ms).unwrap();
-        Join::of(&claims[0], ttl, None).unwrap().unwrap()
+        Join::new(&claims[0], ttl, None).unwrap()
     }
 
     #[test]
