@@ -1,13 +1,11 @@
 //! The backend: runs each operation's plan and gives its outcome.
 
 use std::fmt;
-use std::slice;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use serde_json::Value;
 
 use super::blocked::Blocked;
 use super::changes;
@@ -27,9 +25,8 @@ use super::operations::join::Joins;
 use super::operations::mark::Mark;
 use super::operations::release::{Release, Releases};
 use super::operations::tidy::Tidy;
-use super::operations::{extend, facts, force_release, is_locked, list, lookup, mark, release};
+use super::operations::{extend, facts, force_release, is_locked, list, lookup, mark};
 use super::readers::{mark_readers, may_be_shared};
-use super::reply;
 use super::runner::StatementRunner;
 use super::schema;
 use super::statement::Transport;
@@ -38,7 +35,7 @@ use super::wakeups::notify::watched_name;
 use crate::asking::check::LockCheck;
 use crate::asking::inspection::{Facts, LockPage, LockRecord, Lookup, PageRequest};
 use crate::asking::limit::Limit;
-use crate::asking::outcome::{ExtendOutcome, Outcome, ReleaseOutcome};
+use crate::asking::outcome::{ExtendOutcome, Outcome};
 use crate::asking::request::{AcquireRequest, Extension, Finish, Operation, runs_no_scripts};
 use crate::background::backend::{Backend, Capabilities, DEFAULT_OPERATION_TIMEOUT};
 use crate::background::work::Work;
@@ -87,8 +84,8 @@ impl Default for PostgresOptions {
 pub(super) struct Operations {
     pub(super) acquire: Acquire,
     pub(super) acquire_all: AcquireAll,
-    release: Release,
-    tidy: Tidy,
+    pub(super) release: Release,
+    pub(super) tidy: Tidy,
     extend: Extend,
     is_locked: IsLocked,
     lookup: lookup::Lookup,
@@ -123,7 +120,7 @@ pub(super) struct Executor {
     pub(super) runner: Arc<StatementRunner>,
     pub(super) acquisitions: Arc<Groups<Acquisitions>>,
     pub(super) joins: Arc<Groups<Joins>>,
-    releases: Arc<Groups<Releases>>,
+    pub(super) releases: Arc<Groups<Releases>>,
     extensions: Arc<Groups<Extensions>>,
     lookups: Arc<Groups<lookup::Lookups>>,
 }
@@ -236,119 +233,6 @@ impl PostgresBackend {
             .map_err(|_| changes::timed_out())??;
         self.unlabelled.store(!labelled, Ordering::Relaxed);
         Ok(())
-    }
-
-    async fn release(&self, lock_ids: &Batch<LockId>) -> Result<Batch<ReleaseOutcome>, Error> {
-        let executor = self.executor.get()?;
-        if lock_ids.iter().any(may_be_shared) {
-            return self.leave(&executor, lock_ids).await;
-        }
-        let joining = executor.releases.join(|| lock_ids.clone());
-        let subjects = quota::rows(lock_ids);
-        let joined = self.on_rows(&executor, &subjects, joining).await?;
-        let mut found = joined.unwrap_or_else(|| lock_ids.iter().map(|_| None).collect());
-        let left = lock_ids.iter().zip(&found);
-        let left = left.filter(|(_, outcome)| outcome.is_none());
-        let left: Batch<LockId> = left.map(|(lock_id, _)| lock_id.clone()).collect();
-        if !left.is_empty() {
-            let mut outcomes = self.release_alone(&executor, &left).await?.into_iter();
-            for outcome in found.iter_mut().filter(|outcome| outcome.is_none()) {
-                *outcome = outcomes.next();
-            }
-        }
-        Ok(found.into_iter().flatten().collect())
-    }
-
-    /// Releases locks of which some may be readers'.
-    async fn leave(
-        &self,
-        executor: &Executor,
-        lock_ids: &[LockId],
-    ) -> Result<Batch<ReleaseOutcome>, Error> {
-        let (subjects, listed) = (quota::rows(lock_ids), reply::joined(lock_ids));
-        let (release, durable) = (&self.operations.release, self.options.durable_releases);
-        let plan = release.plan_leave(&listed, durable);
-        let running = executor.runner.run(&subjects, &plan);
-        let row = self.on_rows(executor, &subjects, running).await?;
-        let outcomes = release::outcomes(lock_ids, row.as_ref())?;
-        self.tidy(executor, &release::left_groups(row.as_ref())?)
-            .await;
-        Ok(outcomes)
-    }
-
-    /// Lets the groups of these keys end with the last of their readers. If this fails, they end when the readers would have ended who have
-    /// left, or when the next one leaves.
-    async fn tidy(&self, executor: &Executor, names: &[String]) {
-        if names.is_empty() {
-            return;
-        }
-        let rows: Vec<_> = names.iter().map(|name| Subject::Row(name)).collect();
-        let listed = Value::from(names).to_string();
-        let plan = self
-            .operations
-            .tidy
-            .plan(&listed, self.options.durable_releases);
-        let running = executor.runner.run(&rows, &plan);
-        let _ = self.on_rows(executor, &rows, running).await;
-    }
-
-    pub(super) async fn release_alone(
-        &self,
-        executor: &Executor,
-        lock_ids: &[LockId],
-    ) -> Result<Batch<ReleaseOutcome>, Error> {
-        let (release, durable) = (&self.operations.release, self.options.durable_releases);
-        let subjects = quota::rows(lock_ids);
-        if let [lock_id] = lock_ids {
-            let plan = release.plan(lock_id, durable);
-            let running = executor.runner.run(&subjects, &plan);
-            let row = self.on_rows(executor, &subjects, running).await?;
-            return Ok(Batch::from([release::outcome(lock_id, row.as_ref())?]));
-        }
-        let listed = reply::joined(lock_ids);
-        let plan = release.plan_several(&listed, durable);
-        let running = executor.runner.run(&subjects, &plan);
-        let row = self.on_rows(executor, &subjects, running).await?;
-        release::outcomes(lock_ids, row.as_ref())
-    }
-
-    /// What a statement gives that frees locks: it waits for a transaction that has locked their rows, and this says so if
-    /// that takes too long.
-    async fn on_rows<T>(
-        &self,
-        executor: &Executor,
-        rows: &[Subject<'_>],
-        running: impl Future<Output = Result<T, Error>>,
-    ) -> Result<T, Error> {
-        let (blocked, limit) = (&self.operations.blocked, self.options.operation_timeout);
-        blocked
-            .watch_rows_for(&executor.runner, rows, limit, running)
-            .await
-    }
-
-    async fn finish(&self, lock_id: &LockId, done: &Finish) -> Result<ReleaseOutcome, Error> {
-        let executor = self.executor.get()?;
-        let names = PrimaryKeys::new(&done.key)?;
-        let plan = self.operations.release.plan_done(lock_id, done, &names);
-        let subjects = quota::rows(slice::from_ref(lock_id));
-        let running = async {
-            let row = executor.runner.try_run(&subjects, &plan).await;
-            row.map_err(mark::to_error)
-        };
-        let row = self.on_rows(&executor, &subjects, running).await?;
-        let outcome = release::outcome(lock_id, row.as_ref())?;
-        if outcome == ReleaseOutcome::Released {
-            return Ok(outcome);
-        }
-        // A try before, whose answer was lost, may have stored it and freed the lock, or a transaction of the holder's. Only a
-        // statement that begins now shows what has come since the one above began.
-        let is_own = |mark: DoneMark| mark.lock_id == *lock_id && mark.due == done.due;
-        Ok(
-            match self.read_mark(&executor, &names).await?.is_some_and(is_own) {
-                true => ReleaseOutcome::Released,
-                false => outcome,
-            },
-        )
     }
 
     async fn mark(&self, key: &Key, change: &MarkChange) -> Result<Option<DoneMark>, Error> {

@@ -59,6 +59,7 @@ pub mod operations;
 mod options;
 mod product;
 mod readers;
+mod releasing;
 mod reply;
 mod row_security;
 mod runner;
