@@ -6,8 +6,8 @@ use firestore_emulator::{Effect, Fault};
 use googleapis_tonic_google_firestore_v1::google::firestore::v1::value::ValueType;
 use syncguard::firestore::DocumentIds;
 use syncguard::{
-    AcquireOutcome, AcquireRequest, Backend, Claim, Clock as _, ExtendOutcome, Extension, Grant,
-    LockId, Operation, ReleaseOutcome, SystemClock, Ttl,
+    AcquireOutcome, AcquireRequest, Claim, Clock as _, ExtendOutcome, Extension, Grant, LockId,
+    Operation, ReleaseOutcome, SystemClock, Ttl,
 };
 use tokio::task::JoinSet;
 
@@ -15,6 +15,7 @@ use crate::stage::{Server, text};
 use crate::support::attempts::Attempts as _;
 use crate::support::claims::{extend, ids, plain, release, shared, take, try_take};
 use crate::support::locks::{ManualClock, eventually, key, ttl};
+use crate::support::readers::{join, leave, refused};
 use crate::support::suite::tests;
 use crate::support::waiters::soon;
 
@@ -35,30 +36,6 @@ tests![
 ];
 
 const TTL_MS: i64 = 30_000;
-
-async fn join(backend: &dyn Backend, name: &str, ttl: Ttl) -> Grant {
-    let request = AcquireRequest::of([shared(name)], ttl).unwrap();
-    match backend.acquire(&request).await.unwrap() {
-        AcquireOutcome::Acquired(grants) => grants[0].clone(),
-        outcome => panic!("{outcome:?}"),
-    }
-}
-
-/// Whether a writer is refused by readers; `None` if it gets the lock, which it gives back.
-async fn refused(backend: &dyn Backend, name: &str) -> Option<bool> {
-    match try_take(backend, [plain(name)]).await.unwrap() {
-        AcquireOutcome::Locked { is_shared, .. } => Some(is_shared),
-        AcquireOutcome::Acquired(grants) => {
-            release(backend, ids(&grants)).await;
-            None
-        }
-        AcquireOutcome::Done(_) => panic!("done"),
-    }
-}
-
-async fn leave(backend: &dyn Backend, grant: &Grant) -> ReleaseOutcome {
-    backend.release(&grant.lock_id).await.unwrap()
-}
 
 /// The path of the document of one who shares that key.
 fn path(name: &str, grant: &Grant) -> String {

@@ -43,6 +43,7 @@ mod schema;
 mod sets;
 mod settings;
 mod shared;
+mod shared_at_once;
 mod silence;
 mod slots;
 mod stage;
@@ -84,6 +85,7 @@ fn main() -> ExitCode {
         ("sets", sets::TESTS),
         ("settings", settings::TESTS),
         ("shared", shared::TESTS),
+        ("shared_at_once", shared_at_once::TESTS),
         ("silence", silence::TESTS),
         ("slots", slots::TESTS),
         ("texts", texts::TESTS),

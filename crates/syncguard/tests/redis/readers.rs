@@ -3,11 +3,12 @@
 use syncguard::redis::{RedisBackend, RedisConfig};
 use syncguard::{Absence, ExtendOutcome, LockId, Lookup, ReleaseOutcome};
 
-use crate::shared::{end, is_extended, join, names, reader_name};
+use crate::shared::{end, is_extended, names, reader_name};
 use crate::stage::{Stage, scripts};
 use crate::support::attempts::Attempts as _;
 use crate::support::claims::{extend, ids, plain, release, shared, slot, take, try_take};
 use crate::support::locks::{key, ttl};
+use crate::support::readers::join;
 use crate::support::suite::tests;
 
 tests![
@@ -22,8 +23,8 @@ tests![
 
 async fn a_group_ends_with_the_last_of_its_readers() {
     let mut t = Stage::new();
-    let long = join(&t.backend, "k", 60_000).await;
-    let short = join(&t.backend, "k", 5000).await;
+    let long = join(&t.backend, "k", ttl(60_000)).await;
+    let short = join(&t.backend, "k", ttl(5000)).await;
     assert_eq!(end(&mut t, "syncguard:k"), long.expires_at_ms);
     t.backend.extend(&short.lock_id, ttl(10_000)).await.unwrap();
     assert_eq!(end(&mut t, "syncguard:k"), long.expires_at_ms);
@@ -36,8 +37,8 @@ async fn a_group_ends_with_the_last_of_its_readers() {
 
 async fn a_reader_that_dies_costs_its_own_time() {
     let mut t = Stage::new();
-    let dead = join(&t.backend, "k", 5000).await;
-    let long = join(&t.backend, "k", 60_000).await;
+    let dead = join(&t.backend, "k", ttl(5000)).await;
+    let long = join(&t.backend, "k", ttl(60_000)).await;
     let released = t.backend.release(&long.lock_id).await.unwrap();
     assert_eq!(released, ReleaseOutcome::Released);
     assert_eq!(end(&mut t, "syncguard:k"), dead.expires_at_ms);
@@ -52,7 +53,7 @@ async fn a_reader_that_dies_costs_its_own_time() {
         &(now - 1000).to_string(),
         dead.lock_id.as_str(),
     ]);
-    let last = join(&t.backend, "k", 60_000).await;
+    let last = join(&t.backend, "k", ttl(60_000)).await;
     t.backend.release(&last.lock_id).await.unwrap();
     assert!(!t.exists("syncguard:k") && !t.exists(readers));
 }
@@ -62,8 +63,8 @@ async fn the_last_one_to_leave_frees_the_key() {
     let mut listener = t.server.connect();
     listener.call(&["PSUBSCRIBE", "*"]);
     let [one, two] = [
-        join(&t.backend, "k", 30_000).await,
-        join(&t.backend, "k", 30_000).await,
+        join(&t.backend, "k", ttl(30_000)).await,
+        join(&t.backend, "k", ttl(30_000)).await,
     ];
     let other = RedisBackend::new(RedisConfig::from_url(&t.server.url()).unwrap()).unwrap();
     let (first, second) =
@@ -92,15 +93,15 @@ async fn the_last_one_to_leave_frees_the_key() {
 
 async fn a_reader_of_a_group_that_was_freed_by_force_is_lost() {
     let mut t = Stage::new();
-    let old = join(&t.backend, "k", 60_000).await;
-    let beats = join(&t.backend, "k", 60_000).await;
+    let old = join(&t.backend, "k", ttl(60_000)).await;
+    let beats = join(&t.backend, "k", ttl(60_000)).await;
     assert!(t.backend.force_release(&key("k")).await.unwrap());
     let lookup = Lookup::LockId(old.lock_id.clone());
     assert!(t.backend.lookup(&lookup).await.unwrap().is_none());
     let writer = take(&t.backend, [plain("k")]).await;
     assert!(t.backend.lookup(&lookup).await.unwrap().is_none());
     release(&t.backend, ids(&writer)).await;
-    let new = join(&t.backend, "k", 5000).await;
+    let new = join(&t.backend, "k", ttl(5000)).await;
     assert!(new.fence > writer[0].fence && writer[0].fence > old.fence);
     // Neither revives the group nor makes the new one last longer.
     let beat = t
@@ -118,7 +119,7 @@ async fn a_reader_of_a_group_that_was_freed_by_force_is_lost() {
 
 async fn a_writer_that_overwrites_a_group_that_has_ended_is_left_alone() {
     let mut t = Stage::new();
-    let reader = join(&t.backend, "k", 60_000).await;
+    let reader = join(&t.backend, "k", ttl(60_000)).await;
     // The reader's own lock is there still, as where clocks were set.
     let ended = t.get("syncguard:k").replace(
         &reader.expires_at_ms.to_string(),
@@ -131,7 +132,7 @@ async fn a_writer_that_overwrites_a_group_that_has_ended_is_left_alone() {
         .await
         .unwrap();
     assert!(matches!(outcome, ExtendOutcome::Absent { .. }));
-    let reader = join(&t.backend, "k", 60_000).await;
+    let reader = join(&t.backend, "k", ttl(60_000)).await;
     let writer = LockId::generate().unwrap();
     let fence = format!("{:015}", reader.fence.get() + 1);
     let form = format!(
@@ -200,8 +201,8 @@ async fn one_batch_extends_readers_of_several_groups() {
 async fn a_group_whose_readers_are_forgotten_stays() {
     let mut t = Stage::new();
     let [one, two] = [
-        join(&t.backend, "k", 60_000).await,
-        join(&t.backend, "k", 60_000).await,
+        join(&t.backend, "k", ttl(60_000)).await,
+        join(&t.backend, "k", ttl(60_000)).await,
     ];
     // A server that is short of memory may evict what ends.
     t.raw.call(&["DEL", "syncguard:k\u{37e}readers"]);

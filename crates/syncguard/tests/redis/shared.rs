@@ -14,6 +14,7 @@ use crate::stage::{Stage, json, scripts};
 use crate::support::attempts::Attempts as _;
 use crate::support::claims::{asking, extend, ids, plain, release, shared, slot, take, try_take};
 use crate::support::locks::{key, ttl};
+use crate::support::readers::join;
 use crate::support::redis_server::RedisServer;
 use crate::support::resp::{Answer, Resp};
 use crate::support::suite::tests;
@@ -30,16 +31,6 @@ tests![
     who_may_not_share_leaves_nothing_and_locks_as_ever,
     the_way_of_an_exclusive_lock_is_what_it_was,
 ];
-
-/// One who shares the key for so long.
-pub(crate) async fn join(backend: &dyn Backend, name: &str, ttl_ms: i64) -> Grant {
-    let mut request = asking(backend, [shared(name)]);
-    request.ttl = ttl(ttl_ms);
-    match backend.acquire(&request).await.unwrap() {
-        AcquireOutcome::Acquired(grants) => grants[0].clone(),
-        other => panic!("{other:?}"),
-    }
-}
 
 pub(crate) fn reader_name(grant: &Grant) -> String {
     format!("syncguard:k\u{37e}r{}", grant.lock_id.as_str())
@@ -63,8 +54,8 @@ pub(crate) fn is_extended(outcome: &ExtendOutcome) -> bool {
 
 async fn a_group_and_its_readers_are_stored_as_ordinary_locks() {
     let mut t = Stage::new();
-    let first = join(&t.backend, "k", 30_000).await;
-    let second = join(&t.backend, "k", 60_000).await;
+    let first = join(&t.backend, "k", ttl(30_000)).await;
+    let second = join(&t.backend, "k", ttl(60_000)).await;
     assert_eq!(first.fence, second.fence);
     let group = json(&t.get("syncguard:k"));
     let group_id = LockId::group("k");
@@ -171,7 +162,7 @@ async fn a_reader_is_admitted_in_one_script() {
 
 async fn what_a_reader_of_no_group_says_is_not_held() {
     let mut t = Stage::with(|config| config.locks.cleanup_in_is_locked = true);
-    let grant = join(&t.backend, "k", 60_000).await;
+    let grant = join(&t.backend, "k", ttl(60_000)).await;
     let reader = key("k").reader(&grant.lock_id);
     assert!(t.backend.is_locked(&reader).await.unwrap());
     let lookups = [
@@ -189,8 +180,8 @@ async fn what_a_reader_of_no_group_says_is_not_held() {
     assert!(!t.backend.force_release(&reader).await.unwrap());
     // By its own key, one is made to leave, and the others stay.
     let [one, two] = [
-        join(&t.backend, "k", 60_000).await,
-        join(&t.backend, "k", 30_000).await,
+        join(&t.backend, "k", ttl(60_000)).await,
+        join(&t.backend, "k", ttl(30_000)).await,
     ];
     let reader = key("k").reader(&one.lock_id);
     assert!(t.backend.force_release(&reader).await.unwrap());
@@ -215,7 +206,7 @@ async fn a_group_that_others_have_written_is_in_the_way() {
 
 async fn nobody_is_let_in_by_the_id_of_a_group() {
     let mut t = Stage::new();
-    let grant = join(&t.backend, "k", 60_000).await;
+    let grant = join(&t.backend, "k", ttl(60_000)).await;
     let (group, before) = (LockId::group("k"), t.get("syncguard:k"));
     let absent = Absence::NotFound;
     let released = t.backend.release(&group).await.unwrap();
@@ -241,7 +232,7 @@ async fn nobody_is_let_in_by_the_id_of_a_group() {
 
 async fn a_gate_keeps_readers_out_and_nobody_in() {
     let mut t = Stage::new();
-    let inside = join(&t.backend, "k", 60_000).await;
+    let inside = join(&t.backend, "k", ttl(60_000)).await;
     let gate = take(&t.backend, [Claim::new(key("k").slot(0)).unwrap()]).await;
     let again = Claim {
         lock_id: inside.lock_id.clone(),
@@ -278,7 +269,7 @@ async fn a_gate_keeps_readers_out_and_nobody_in() {
     listener.call(&["SUBSCRIBE", "syncguard:k"]);
     release(&t.backend, ids(&gate)).await;
     assert_eq!(listener.read().list()[1].text(), "syncguard:k");
-    join(&t.backend, "k", 60_000).await;
+    join(&t.backend, "k", ttl(60_000)).await;
     // One that has ended is in nobody's way.
     t.write(
         crate::stage::FOREIGN[0],
@@ -286,7 +277,7 @@ async fn a_gate_keeps_readers_out_and_nobody_in() {
         &LockId::generate().unwrap(),
         -1500,
     );
-    join(&t.backend, "k", 60_000).await;
+    join(&t.backend, "k", ttl(60_000)).await;
 }
 
 async fn readers_are_listed_and_their_group_is_not() {

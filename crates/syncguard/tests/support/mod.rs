@@ -25,6 +25,7 @@ pub(crate) mod pgbouncer;
 pub(crate) mod postgres_server;
 pub(crate) mod precedence;
 pub(crate) mod process;
+pub(crate) mod readers;
 pub(crate) mod redis_cluster;
 pub(crate) mod redis_server;
 pub(crate) mod resp;
