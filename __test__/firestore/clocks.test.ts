@@ -1,12 +1,6 @@
 /** A machine whose clock is not Firestore's: what it is refused, over both transports, and what is told of that. */
 
 import {
-  AggregationTemporality,
-  InMemoryMetricExporter,
-  MeterProvider,
-  PeriodicExportingMetricReader,
-} from "@opentelemetry/sdk-metrics";
-import {
   afterAll,
   beforeAll,
   beforeEach,
@@ -20,6 +14,7 @@ import { createFirestoreBackend, type FirestoreBackendOptions } from "syncguard/
 import { instrument } from "syncguard/otel";
 import { lockError } from "../support/errors";
 import { type Emulator, googleClient, startEmulator } from "../support/firestore";
+import { startMeter } from "../support/meter";
 import { newKey, take } from "../support/suite";
 
 const FAR_MS = 30_000;
@@ -96,20 +91,8 @@ describe.each(["native", "client"] as const)("over transport %s", (transport) =>
   });
 
   test("refusals are counted", async () => {
-    const exporter = new InMemoryMetricExporter(AggregationTemporality.CUMULATIVE);
-    const reader = new PeriodicExportingMetricReader({ exporter, exportIntervalMillis: 2 ** 30 });
-    const meterProvider = new MeterProvider({ readers: [reader] });
-    onTestFinished(async () => await meterProvider.shutdown());
+    const { meterProvider, counted } = startMeter("syncguard.clock.refusals");
     const backend = instrument(open({ transport }), { meterProvider });
-    const counted = async () => {
-      exporter.reset();
-      await reader.forceFlush();
-      const all = exporter.getMetrics().flatMap(({ scopeMetrics }) => scopeMetrics);
-      const found = all
-        .flatMap(({ metrics }) => metrics)
-        .find(({ descriptor }) => descriptor.name === "syncguard.clock.refusals");
-      return found?.dataPoints.map(({ attributes, value }) => ({ ...attributes, value }));
-    };
     await (await backend.lock(newKey())).release();
     expect(await counted()).toBeUndefined();
     await emulator.setClockAhead(FAR_MS);

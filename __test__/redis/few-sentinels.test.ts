@@ -1,15 +1,10 @@
 /** A primary that no more than half of the Sentinels name: it is told of. */
 
-import {
-  AggregationTemporality,
-  InMemoryMetricExporter,
-  MeterProvider,
-  PeriodicExportingMetricReader,
-} from "@opentelemetry/sdk-metrics";
 import { Redis } from "ioredis";
 import { expect, onTestFinished, test, vi } from "vitest";
 import { instrument } from "syncguard/otel";
 import { createRedisBackend } from "syncguard/redis";
+import { startMeter } from "../support/meter";
 import { freePort } from "../support/ports";
 import { startRedis } from "../support/redis";
 import { newKey } from "../support/suite";
@@ -28,30 +23,14 @@ async function startSentinels(count: number): Promise<number[]> {
   return [sentinel.port, ...(await Promise.all(gone))];
 }
 
-function meter() {
-  const exporter = new InMemoryMetricExporter(AggregationTemporality.CUMULATIVE);
-  const reader = new PeriodicExportingMetricReader({ exporter, exportIntervalMillis: 2 ** 30 });
-  const meterProvider = new MeterProvider({ readers: [reader] });
-  onTestFinished(async () => await meterProvider.shutdown());
-  const counted = async () => {
-    exporter.reset();
-    await reader.forceFlush();
-    const all = exporter.getMetrics().flatMap(({ scopeMetrics }) => scopeMetrics);
-    const found = all
-      .flatMap(({ metrics }) => metrics)
-      .find(({ descriptor }) => descriptor.name === "syncguard.sentinel.minorities");
-    return found?.dataPoints.map(({ attributes, value }) => ({ ...attributes, value }));
-  };
-  return { meterProvider, counted };
-}
-
+const METRIC = "syncguard.sentinel.minorities";
 const OF = { "syncguard.backend": "redis", "db.system.name": "redis" };
 
 test.each([3, 2])("one of %i Sentinels", async (known) => {
   const warn = vi.spyOn(console, "warn").mockReturnValue(undefined);
   onTestFinished(() => warn.mockRestore());
   const sentinels = await startSentinels(known);
-  const { meterProvider, counted } = meter();
+  const { meterProvider, counted } = startMeter(METRIC);
   const url = `redis+sentinel://${sentinels.map((port) => `127.0.0.1:${port}`).join(",")}/main`;
   const backend = instrument(createRedisBackend(url), { meterProvider });
   onTestFinished(backend.close);
@@ -71,7 +50,7 @@ test("backends over one client's settings hear of it together", async () => {
   const ports = await startSentinels(3);
   const sentinels = ports.map((port) => ({ host: "127.0.0.1", port }));
   const client = new Redis({ sentinels, name: "main", lazyConnect: true });
-  const { meterProvider, counted } = meter();
+  const { meterProvider, counted } = startMeter(METRIC);
   const backends = [1, 2].map(() => instrument(createRedisBackend(client), { meterProvider }));
   for (const { close } of backends) onTestFinished(close);
   for (const backend of backends) expect(await backend.isLocked({ key: newKey() })).toBe(false);
@@ -83,7 +62,7 @@ test("the only Sentinel", async () => {
   const warn = vi.spyOn(console, "warn").mockReturnValue(undefined);
   onTestFinished(() => warn.mockRestore());
   const [port] = await startSentinels(1);
-  const { meterProvider, counted } = meter();
+  const { meterProvider, counted } = startMeter(METRIC);
   const url = `redis+sentinel://127.0.0.1:${port}/main`;
   const backend = instrument(createRedisBackend(url), { meterProvider });
   onTestFinished(backend.close);
