@@ -92,6 +92,22 @@ impl PostgresBackend {
         acquire::outcome(claim, executor.runner.run(&subjects, &plan).await?.as_ref())
     }
 
+    /// Tries to join other readers, together with those who ask at the same time; `None` where this is no join, or runs alone.
+    async fn try_joining(
+        &self,
+        executor: &Executor,
+        request: &AcquireRequest,
+    ) -> Result<Option<Attempted>, Error> {
+        match (request.claims.as_slice(), &request.due) {
+            ([claim], None) if claim.kind == ClaimKind::Shared && executor.joins.gathers() => {
+                let labels = self.stored(&request.labels, None);
+                let join = Join::new(claim, request.ttl, labels)?;
+                executor.joins.join(|| join).await
+            }
+            _ => Ok(None),
+        }
+    }
+
     /// Tries to acquire all that is claimed; `None` if somebody else came between.
     async fn try_all(
         &self,
@@ -137,20 +153,10 @@ impl PostgresBackend {
             Some(claim) => Some((claim, PrimaryKeys::new(&claim.key)?)),
             None => None,
         };
-        if let ([claim], None) = (request.claims.as_slice(), &request.due)
-            && claim.kind == ClaimKind::Shared
-            && executor.joins.gathers()
-        {
-            let labels = self.stored(&request.labels, None);
-            let join = Join::new(claim, request.ttl, labels)?;
-            if let Some(outcome) = executor.joins.join(|| join).await? {
-                return Ok(outcome);
-            }
-        }
         loop {
             let attempted = match &single {
                 Some((claim, names)) => Some(self.try_one(executor, request, claim, names).await?),
-                None => None,
+                None => self.try_joining(executor, request).await?,
             };
             let outcome = match attempted {
                 Some(Attempted::Done(outcome)) => Some(outcome),

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::slice;
 
+use super::acquire::Attempted;
 use super::acquire_all::{AcquireAll, Claimed, grant, locked};
 use super::labels::StoredLabels;
 use super::release::Release;
@@ -81,8 +82,8 @@ impl Grouped for Joins {
 
     type Item = Join;
     type Params = Joining;
-    type Reply = AcquireOutcome;
-    type Outcome = AcquireOutcome;
+    type Reply = Attempted;
+    type Outcome = Attempted;
 
     fn lock_ids(join: &Join) -> &[LockId] {
         slice::from_ref(&join.claim.lock_id)
@@ -118,7 +119,7 @@ impl Grouped for Joins {
     fn replies<'a>(
         row: Option<&'a Row>,
         Joining { claimed, .. }: &'a Joining,
-    ) -> Result<HashMap<&'a str, AcquireOutcome>, Error> {
+    ) -> Result<HashMap<&'a str, Attempted>, Error> {
         match reply::text(row, 0)? {
             "acquired" => {
                 let each = reply::list(row, 1)?.map(|text| {
@@ -126,32 +127,38 @@ impl Grouped for Joins {
                     // The cause is left out, because it would show the text.
                     let id = LockId::parse(lock_id).map_err(|_| reply::malformed())?;
                     let grant = grant(ClaimKind::Shared, &id, text).ok_or_else(reply::malformed)?;
-                    Ok((lock_id, AcquireOutcome::one(grant)))
+                    Ok((lock_id, Attempted::Done(AcquireOutcome::one(grant))))
                 });
                 each.collect()
             }
             // Without the lock that is in the way, it is that of a member, or is guarded.
             "locked" if reply::text(row, 1)?.contains('{') => {
-                let each = claimed.lock_ids.split(',');
-                each.map(|lock_id| Ok((lock_id, locked(reply::text(row, 1)?, 1)?)))
-                    .collect()
+                let told =
+                    |lock_id| Ok((lock_id, Attempted::Done(locked(reply::text(row, 1)?, 1)?)));
+                claimed.lock_ids.split(',').map(told).collect()
+            }
+            "again" => {
+                let lock_ids = claimed.lock_ids.split(',');
+                Ok(lock_ids
+                    .map(|lock_id| (lock_id, Attempted::Overtaken))
+                    .collect())
             }
             _ => Ok(HashMap::new()),
         }
     }
 
-    fn outcome(mut found: Batch<Option<AcquireOutcome>>) -> Result<Option<AcquireOutcome>, Error> {
+    fn outcome(mut found: Batch<Option<Attempted>>) -> Result<Option<Attempted>, Error> {
         Ok(found.pop().flatten())
     }
 
     /// Lets a reader leave who no longer waits, because nobody else would.
-    fn undo<'a>(&'a self, join: &'a Join, outcome: &AcquireOutcome) -> Vec<Plan<'a>> {
+    fn undo<'a>(&'a self, join: &'a Join, outcome: &Attempted) -> Vec<Plan<'a>> {
         match outcome {
-            AcquireOutcome::Acquired(_) => vec![
+            Attempted::Done(AcquireOutcome::Acquired(_)) => vec![
                 self.release.plan_leave(join.claim.lock_id.as_str(), false),
                 self.tidy.plan(&join.name, false),
             ],
-            AcquireOutcome::Locked { .. } | AcquireOutcome::Done(_) => Vec::new(),
+            _ => Vec::new(),
         }
     }
 }
@@ -188,6 +195,10 @@ mod tests {
         assert_eq!(Joins::params([].into_iter()).claimed.keys, "[]");
     }
 
+    fn is_locked(attempted: &Attempted) -> bool {
+        matches!(attempted, Attempted::Done(outcome) if outcome.is_locked())
+    }
+
     #[test]
     fn each_hears_what_all_were_told() {
         let joins = [join("k", 5), join("k", 5)];
@@ -200,17 +211,19 @@ mod tests {
             &format!("{one} 000000000000007 9 1,{other} 000000000000007 9 "),
         );
         let found = Joins::replies(Some(&granted), &joining).unwrap();
-        assert!(found.len() == 2 && found.values().all(|it| !it.is_locked()));
+        assert!(found.len() == 2 && !found.values().any(is_locked));
         let refused = row("locked", r#"0 15 {"lock_id":"x"}"#);
         let found = Joins::replies(Some(&refused), &joining).unwrap();
-        assert!(found[one].is_locked() && found[other].is_locked());
+        assert!(is_locked(&found[one]) && is_locked(&found[other]));
+        // Who was overtaken asks again, with all others.
+        let again = row("again", "");
+        let found = Joins::replies(Some(&again), &joining).unwrap();
+        assert_eq!(
+            (&found[one], &found[other]),
+            (&Attempted::Overtaken, &Attempted::Overtaken)
+        );
         // Each asks alone.
-        for (outcome, detail) in [
-            ("locked", "0 15"),
-            ("locked", "0 "),
-            ("again", ""),
-            ("exhausted", "9"),
-        ] {
+        for (outcome, detail) in [("locked", "0 15"), ("locked", "0 "), ("exhausted", "9")] {
             let row = row(outcome, detail);
             assert!(Joins::replies(Some(&row), &joining).unwrap().is_empty());
         }
