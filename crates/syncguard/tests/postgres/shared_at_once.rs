@@ -1,6 +1,7 @@
 //! Readers of one key who come, go on and leave at the same time.
 
-use std::future::poll_fn;
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
 use std::sync::Arc;
 use std::task::Poll;
 
@@ -182,59 +183,80 @@ async fn heartbeats_of_many_readers_run_in_groups() {
     assert!(rows(&client, &tables, "k").await.is_empty());
 }
 
-/// The answers to so many joins at once, each with its owner.
-async fn join_at_once(backend: &Arc<PostgresBackend>, name: &str) -> Vec<AcquireOutcome> {
-    let answers = at_once((0..COUNT).map(|number| {
-        let mut request = AcquireRequest::of([shared(name)], ttl(60_000)).unwrap();
-        // As many processes have few owners, and one process has one.
-        request.labels.owner = (number > 0).then(|| Owner::new("a,b c").unwrap());
-        backend.prepare(&mut request);
-        let backend = Arc::clone(backend);
-        async move { backend.acquire(&request).await.unwrap() }
-    }));
-    answers.await
+const OWNER: &str = "a,b c";
+
+/// One who asks to join, with an owner.
+async fn ask(backend: Arc<PostgresBackend>) -> AcquireOutcome {
+    let mut request = AcquireRequest::of([shared("k")], ttl(60_000)).unwrap();
+    request.labels.owner = Some(Owner::new(OWNER).unwrap());
+    backend.prepare(&mut request);
+    backend.acquire(&request).await.unwrap()
+}
+
+/// The answers to so many who ask at once.
+async fn ask_at_once(backend: &Arc<PostgresBackend>) -> Vec<AcquireOutcome> {
+    at_once((0..COUNT).map(|_| ask(Arc::clone(backend)))).await
+}
+
+/// Those who ask while the only connection is busy.
+async fn waiting<F: Future>(ask: impl Fn() -> F) -> Vec<Pin<Box<F>>> {
+    let mut all: Vec<_> = (0..COUNT).map(|_| Box::pin(ask())).collect();
+    for one in &mut all {
+        let waits = poll_fn(|context| Poll::Ready(one.as_mut().poll(context).is_pending()));
+        assert!(waits.await);
+    }
+    all
 }
 
 async fn many_join_in_a_round_trip() {
     let (_, tables) = backend(server().unix()).await;
     let proxy = Proxy::start(server().port()).await;
-    let config = proxy.config(server().tcp());
+    let config = PostgresConfig {
+        pool_size: 1,
+        ..named("joining readers", proxy.config(server().tcp()))
+    };
     let ours = Arc::new(PostgresBackend::new(config, options(&tables)).unwrap());
-    let client = server().client().await;
-    for _ in 0..2 {
-        proxy.take();
-        let answers = join_at_once(&ours, "k").await;
-        let flights = proxy.take();
-        assert!(flights.requests <= COUNT / 2, "{flights:?}");
-        let mut readers = Vec::new();
-        for answer in answers {
-            let AcquireOutcome::Acquired(grants) = answer else {
-                panic!("{answer:?}");
-            };
-            readers.extend(grants);
-        }
-        let end = end_of(&client, &tables, "k").await.unwrap();
-        let mut owners = 0;
-        for reader in &readers {
-            assert_eq!(reader.fence, readers[0].fence);
-            assert!(reader.expires_at_ms <= end);
-            let lookup = Lookup::LockId(reader.lock_id.clone());
-            let record = ours.lookup(&lookup).await.unwrap().unwrap();
-            assert_eq!(record.expires_at_ms, reader.expires_at_ms);
-            owners += usize::from(record.labels.owner == Some(Owner::new("a,b c").unwrap()));
-        }
-        assert_eq!(owners, COUNT - 1);
-        let left = join_all(readers.iter().map(|reader| leave(&*ours, reader))).await;
-        assert!(left.iter().all(|it| *it == ReleaseOutcome::Released));
-        assert!(rows(&client, &tables, "k").await.is_empty());
+    let (client, watcher) = (server().client().await, server().client().await);
+    // The first one prepares.
+    let mut answers = vec![ask(Arc::clone(&ours)).await];
+    stopped(&client, &tables, "k").await;
+    proxy.take();
+    let alone = tokio::spawn(ask(Arc::clone(&ours)));
+    until_waiting(&watcher, "joining readers", 1).await;
+    let others = waiting(|| ask(Arc::clone(&ours))).await;
+    client.batch_execute("COMMIT").await.unwrap();
+    answers.push(alone.await.unwrap());
+    answers.extend(join_all(others).await);
+    // One alone, then a full group and the rest.
+    let flights = proxy.take();
+    assert_eq!(flights.requests, 3, "{flights:?}");
+    let mut readers = Vec::new();
+    for answer in answers {
+        let AcquireOutcome::Acquired(grants) = answer else {
+            panic!("{answer:?}");
+        };
+        readers.extend(grants);
     }
+    assert_eq!(readers.len(), COUNT + 2);
+    let end = end_of(&client, &tables, "k").await.unwrap();
+    for reader in &readers {
+        assert_eq!(reader.fence, readers[0].fence);
+        assert!(reader.expires_at_ms <= end);
+        let lookup = Lookup::LockId(reader.lock_id.clone());
+        let record = ours.lookup(&lookup).await.unwrap().unwrap();
+        assert_eq!(record.expires_at_ms, reader.expires_at_ms);
+        assert_eq!(record.labels.owner, Some(Owner::new(OWNER).unwrap()));
+    }
+    let left = join_all(readers.iter().map(|reader| leave(&*ours, reader))).await;
+    assert!(left.iter().all(|it| *it == ReleaseOutcome::Released));
+    assert!(rows(&client, &tables, "k").await.is_empty());
 }
 
 async fn many_who_ask_at_once_are_refused_by_one_writer() {
     let (ours, tables) = scarce("refused readers", 2).await;
     let writer = PostgresBackend::new(server().unix(), options(&tables)).unwrap();
     let held = acquire(&writer, "k").await;
-    for answer in join_at_once(&ours, "k").await {
+    for answer in ask_at_once(&ours).await {
         assert!(matches!(
             answer,
             AcquireOutcome::Locked {
@@ -246,12 +268,7 @@ async fn many_who_ask_at_once_are_refused_by_one_writer() {
         ));
     }
     writer.release(&held.lock_id).await.unwrap();
-    assert!(
-        join_at_once(&ours, "k")
-            .await
-            .iter()
-            .all(|it| !it.is_locked())
-    );
+    assert!(ask_at_once(&ours).await.iter().all(|it| !it.is_locked()));
 }
 
 async fn a_join_that_nobody_waits_for_leaves_no_group() {
@@ -273,11 +290,7 @@ async fn a_join_that_nobody_waits_for_leaves_no_group() {
     // The only connection is busy with one that must wait. The others are a group, which begins when that is done.
     let alone = tokio::spawn(join("left readers"));
     until_waiting(&watcher, "left readers", 1).await;
-    let mut group: Vec<_> = (0..COUNT).map(|_| Box::pin(join("k"))).collect();
-    for member in &mut group {
-        let joined = poll_fn(|context| Poll::Ready(member.as_mut().poll(context).is_pending()));
-        assert!(joined.await);
-    }
+    let group = waiting(|| join("k")).await;
     first.batch_execute("COMMIT").await.unwrap();
     alone.await.unwrap();
     until_waiting(&watcher, "left readers", 1).await;
