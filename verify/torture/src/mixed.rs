@@ -140,6 +140,14 @@ impl Backend for Mixed {
         self.ours.operation_timeout()
     }
 
+    fn heartbeats_at_once(&self) -> usize {
+        self.ours.heartbeats_at_once()
+    }
+
+    fn prepare(&self, request: &mut AcquireRequest) {
+        self.ours.prepare(request);
+    }
+
     fn watch(&self, claim: &Claim) -> Option<Watch> {
         self.ours.watch(claim)
     }

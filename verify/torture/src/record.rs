@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
-use syncguard::Error;
+use syncguard::{Error, ErrorKind};
 
 use crate::history::{Call, Moment, Operation, Outcome};
 
@@ -141,8 +141,11 @@ impl Recorder {
     /// An operation has failed, and the user is told so.
     ///
     /// # Errors
-    /// The file cannot be written.
+    /// The file cannot be written. The operation was invalid: whoever asks so tests nothing.
     pub fn failed(&self, error: &Error) -> io::Result<()> {
+        if error.kind() == ErrorKind::InvalidArgument {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, error.clone()));
+        }
         self.write(&Line::Error {
             kind: error.kind().to_string(),
             message: error.to_string(),

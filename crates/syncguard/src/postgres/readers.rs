@@ -22,6 +22,11 @@ pub(super) fn mark_readers(claims: &mut [Claim]) {
     }
 }
 
+/// Whether this lock id is marked as that of a reader.
+pub(super) fn is_marked(lock_id: &LockId) -> bool {
+    lock_id.first_byte() == READER
+}
+
 /// Whether this may be the lock id of a reader, or of a group.
 pub(super) fn may_be_shared(lock_id: &LockId) -> bool {
     [READER, GROUP].contains(&lock_id.first_byte())
@@ -55,10 +60,13 @@ mod tests {
                 claim.lock_id = claim.lock_id.clone().with_first_byte(first_byte);
             }
             mark_readers(&mut claims);
-            let shared = claims.map(|claim| may_be_shared(&claim.lock_id));
-            assert_eq!(shared, [true, false]);
+            for (claim, is_readers) in claims.iter().zip([true, false]) {
+                assert_eq!(is_marked(&claim.lock_id), is_readers);
+                assert_eq!(may_be_shared(&claim.lock_id), is_readers);
+            }
         }
-        assert!(may_be_shared(&LockId::group("k")));
+        let group = LockId::group("k");
+        assert!(may_be_shared(&group) && !is_marked(&group));
     }
 
     #[test]

@@ -7,7 +7,7 @@ use super::labels::{Labelled, StoredLabels};
 use super::lookup::HeldRow;
 use crate::asking::outcome::{AcquireOutcome, Grant};
 use crate::postgres::names::{self, PrimaryKeys};
-use crate::postgres::readers::{may_be_shared, variant};
+use crate::postgres::readers::{is_marked, variant};
 use crate::postgres::reply;
 use crate::postgres::statement::{Param, Plan, Row};
 use crate::postgres::tables::Tables;
@@ -130,7 +130,7 @@ impl Claimed {
 
 /// An item with the names of the group, the gate and the readers.
 fn shared(claims: &[Claim], key: &Key) -> Result<Value, Error> {
-    if !claims.iter().all(|claim| may_be_shared(&claim.lock_id)) {
+    if !claims.iter().all(|claim| is_marked(&claim.lock_id)) {
         return Err(Error::invalid(
             "the lock id of a reader is not marked: let Backend::prepare change the request first",
         ));
