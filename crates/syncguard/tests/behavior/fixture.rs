@@ -71,6 +71,11 @@ pub(crate) trait Fixture: Send + Sync + 'static {
         false
     }
 
+    /// Whether one who waits hears of each reader that leaves, and not only of the last.
+    fn tells_that_a_reader_left(&self) -> bool {
+        true
+    }
+
     /// What release and extend say of a lock whose time is over.
     fn absence_of_expired(&self) -> Absence {
         Absence::Expired

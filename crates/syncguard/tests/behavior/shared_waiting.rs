@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use syncguard::{Backend, Key, LockOptions, RetryPolicy, lock};
+use syncguard::{Backend, Key, LockOptions, RetryPolicy, Ttl, lock};
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{sleep, timeout};
 
@@ -15,6 +15,7 @@ use crate::shared::{joins, leaves, refused_by_readers, whole};
 tests![
     Sharing:
     each_is_woken_by_the_other,
+    a_writer_waits_for_the_readers_that_are_left,
     a_writer_gets_through_among_readers,
     a_writer_who_gives_up_lets_readers_in,
     a_writer_who_dies_before_the_gate_costs_little,
@@ -67,6 +68,27 @@ async fn each_is_woken_by_the_other(stage: Stage) {
         assert!(reader.release().await.unwrap());
     }
     t.until_free(&key).await;
+}
+
+/// One of them is dead, and the other leaves long before its time.
+async fn a_writer_waits_for_the_readers_that_are_left(stage: Stage) {
+    let t = stage.open().await;
+    let (key, peer) = (t.key("a"), t.fixture.peer());
+    let short = Ttl::from_millis(2_000).unwrap();
+    joins(peer.as_ref(), &key, short).await;
+    let reader = joins(peer.as_ref(), &key, LONG).await;
+    let backend = Arc::clone(&t.backend);
+    let options = match t.fixture.tells_that_a_reader_left() {
+        true => told(backend.as_ref(), &key),
+        false => patient(),
+    };
+    let claim = plain(&key);
+    let writer = tokio::spawn(async move { lock(&backend, claim, &options).await.unwrap() });
+    eventually("it has the gate", async || t.is_locked(&key.slot(0)).await).await;
+    leaves(&t, &reader).await;
+    t.pass_ms(whole(3_000)).await;
+    let writer = timeout(PATIENCE, writer).await.unwrap().unwrap();
+    assert!(writer.release().await.unwrap());
 }
 
 /// Loops of readers in two processes whose locks overlap, until what this gives is dropped.

@@ -27,10 +27,12 @@ same AS MATERIALIZED (
   ORDER BY seen.key
   FOR NO KEY UPDATE OF shared
 ),
+-- Whoever waits knows a later end.
 lowered AS (
   UPDATE {locks} AS lock SET expires_at_ms = last_end_ms
   FROM same
   WHERE lock.key = same.key AND last_end_ms < expires_at_ms
+  RETURNING {tell} AS told
 ),
 -- A group that is guarded stays until its end.
 ended AS MATERIALIZED (

@@ -162,7 +162,7 @@ impl Store {
         committed.map_err(Error::with_unknown_outcome)
     }
 
-    /// Notes that the transaction frees this storage key.
+    /// Notes that the transaction frees this storage key, or that it will be free sooner than was known.
     pub(in crate::sqlite) fn has_freed(&self, lock_key: &str) {
         self.freed.borrow_mut().push(lock_key.to_owned());
     }

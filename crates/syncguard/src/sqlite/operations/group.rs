@@ -166,15 +166,17 @@ fn forget(connection: &Connection, lock_key: &str, end: i64) -> rusqlite::Result
     delete.execute(params![from, before, end]).map(drop)
 }
 
-/// Makes the group end with the last of its readers, because one of them has left or ends at another time. Frees the key if no reader is left.
+/// Makes the group end with the last of its readers, because the one that ended last has left or ends sooner. Frees the key if no reader is left.
 pub(super) fn tidy(store: &Store, lock_key: &str, now_ms: i64) -> rusqlite::Result<()> {
     let (connection, group) = (store.connection(), LockId::group(lock_key));
     forget(connection, lock_key, held_after_ms(now_ms))?;
     if let Some(end) = readers_end(connection, lock_key, now_ms)? {
         let mut update = connection.prepare_cached(END)?;
-        return update
-            .execute(params![lock_key, group.as_str(), end])
-            .map(drop);
+        if update.execute(params![lock_key, group.as_str(), end])? > 0 {
+            // Whoever waits knows a later end.
+            store.has_freed(lock_key);
+        }
+        return Ok(());
     }
     clear(connection, lock_key)?;
     let mut delete = connection.prepare_cached(DELETE)?;

@@ -89,7 +89,7 @@ end
 call('DEL', lock_key, KEYS[1])
 local reply = expires <= held_after and -2 or group == false and -1 or 1
 -- Takes a reader whose lock was freed out of its group. If it was the last one, the group is freed, too, and what follows wakes whoever waits
--- for the key. Else the group ends with the last of the others, and this replies, because nobody waits for the lock of a reader.
+-- for the key. Else the group ends with the last of the others. Whoever waits is told if that is sooner than it knows; if not, this replies.
 if group ~= nil then
   -- If the reader is missing in the set, others may be missing, too, so the group stays until it ends.
   if not group or call('ZREM', group.readers, id) == 0 then
@@ -97,16 +97,17 @@ if group ~= nil then
   end
   call('ZREMRANGEBYSCORE', group.readers, '-inf', string.format('%.0f', held_after))
   local last = tonumber(call('ZREVRANGE', group.readers, 0, 0, 'WITHSCORES')[2])
-  if last then
-    if last < group.ends then
-      group.set(last)
-    end
+  if last and last >= group.ends then
     return reply
   end
   lock_key = group.key
-  call('DEL', lock_key)
+  if last then
+    group.set(last)
+  else
+    call('DEL', lock_key)
+  end
 end
--- Wakes those who wait for the lock `lock_key`, which was removed, and gives `reply`.
+-- Wakes those who wait for the lock `lock_key`, which was removed or ends sooner, and gives `reply`.
 -- Without the right to publish, they find out by asking again. In a cluster, on the channels of the lock's own hash slot
 -- where the server has them, which is from version 7 on. Who waits for a slot of a key waits for any: its channel has the
 -- name without the slot's number.

@@ -1,4 +1,4 @@
--- Wakes those who wait for the lock `lock_key`, which was removed, and gives `reply`.
+-- Wakes those who wait for the lock `lock_key`, which was removed or ends sooner, and gives `reply`.
 -- Without the right to publish, they find out by asking again. In a cluster, on the channels of the lock's own hash slot
 -- where the server has them, which is from version 7 on. Who waits for a slot of a key waits for any: its channel has the
 -- name without the slot's number.
