@@ -1,15 +1,17 @@
 /** Clients that are driven, and what they show of their connections. */
 
 import { Cluster, Redis } from "ioredis";
-import { createClient, createCluster, createSentinel } from "redis";
+import { createClient, createClientPool, createCluster, createSentinel } from "redis";
+import { createClient as createClient4, createCluster as createCluster4 } from "redis-4";
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from "vitest";
 import { createRedisBackend, type RedisClient } from "syncguard/redis";
-import { startRedis, startSentinelSet } from "../support/redis";
+import { type SentinelSet, startRedis, startSentinelSet } from "../support/redis";
 import { type RedisCluster, startRedisCluster } from "../support/redis-cluster";
 import { type Backend, newKey } from "../support/suite";
 import { until } from "../support/until";
 
 type Client = RedisClient & {
+  on: (event: "error", listener: (error: unknown) => void) => unknown;
   eventNames: () => (string | symbol)[];
   listenerCount: (event: string | symbol) => number;
 };
@@ -18,14 +20,24 @@ const CLIENTS: Readonly<Record<string, (url: string) => Promise<Client>>> = {
   ioredis: async (url) => {
     const client = new Redis(url, { retryStrategy: () => 20 });
     onTestFinished(() => client.disconnect());
-    client.on("error", () => undefined);
     await client.ping();
     return client;
   },
   "node-redis": async (url) => {
     const client = createClient({ url, socket: { reconnectStrategy: () => 20 } });
     onTestFinished(() => client.destroy());
-    client.on("error", () => undefined);
+    await client.connect();
+    return client;
+  },
+  "node-redis 4": async (url) => {
+    const client = createClient4({ url, socket: { reconnectStrategy: () => 20 } });
+    onTestFinished(() => client.disconnect());
+    await client.connect();
+    return client;
+  },
+  "a pool of node-redis": async (url) => {
+    const client = createClientPool({ url, socket: { reconnectStrategy: () => 20 } });
+    onTestFinished(() => client.destroy());
     await client.connect();
     return client;
   },
@@ -49,6 +61,7 @@ test.each(Object.keys(CLIENTS))(
     const server = await startRedis();
     onTestFinished(server.stop);
     const client = await CLIENTS[name]!(server.url);
+    client.on("error", () => undefined);
     const before = listeners(client);
     const options = { transport: "client", onLost: () => undefined } as const;
     // So many listeners for one event would be warned of.
@@ -92,6 +105,16 @@ describe("a node of a cluster that comes back empty", () => {
       await client.connect();
       return client;
     },
+    "node-redis 4": async () => {
+      const client = createCluster4({
+        rootNodes: cluster.nodes.map(({ url }) => ({ url })),
+        defaults: { socket: { reconnectStrategy: () => 20 } },
+      });
+      onTestFinished(() => client.disconnect());
+      client.on("error", () => undefined);
+      await client.connect();
+      return client;
+    },
   };
 
   test.each(Object.keys(CLUSTERS))("through %s", async (name) => {
@@ -130,16 +153,27 @@ describe("a node of a cluster that comes back empty", () => {
   });
 });
 
-test("a Sentinel client of node-redis tells of another primary", async () => {
+async function sentinelSet(): Promise<SentinelSet> {
   const set = await startSentinelSet();
   onTestFinished(set.stop);
+  return set;
+}
+
+async function sentinelClient(set: SentinelSet, passthroughClientErrorEvents: boolean) {
   const client = createSentinel({
     name: "main",
     sentinelRootNodes: [{ host: "127.0.0.1", port: set.sentinel.port }],
+    passthroughClientErrorEvents,
   });
   onTestFinished(() => void client.destroy());
   client.on("error", () => undefined);
   await client.connect();
+  return client;
+}
+
+test("a Sentinel client of node-redis tells of another primary", async () => {
+  const set = await sentinelSet();
+  const client = await sentinelClient(set, false);
   const before = listeners(client);
   const backend = createRedisBackend(client, { onLost: () => undefined });
   const held = await hold(backend);
@@ -157,4 +191,19 @@ test("a Sentinel client of node-redis tells of another primary", async () => {
   for (const { signal } of held) expect(signal.reason).toMatchObject({ code: "LockLost" });
   await backend.close();
   expect(listeners(client)).toEqual(before);
+});
+
+test("a Sentinel client of node-redis that shows its errors tells that the same primary is back", async () => {
+  const set = await sentinelSet();
+  const client = await sentinelClient(set, true);
+  // It stays the primary.
+  await set.sentinel.admin.call("sentinel", "set", "main", "down-after-milliseconds", "600000");
+  const backend = createRedisBackend(client, { onLost: () => undefined });
+  onTestFinished(backend.close);
+  const held = await hold(backend);
+  await set.primary.kill();
+  await set.primary.start();
+  // Nobody calls.
+  await until(() => held.every(({ signal }) => signal.aborted));
+  for (const { signal } of held) expect(signal.reason).toMatchObject({ code: "LockLost" });
 });

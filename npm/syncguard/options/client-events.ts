@@ -5,16 +5,18 @@
 
 import type { Store } from "../native/store.js";
 
+type Event = string | symbol;
+
 /** That a client has lost a connection; that it has one; or that one of several is there in the place of a former one. */
 type Sign = "lost" | "made" | "replaced";
 
 /** What the events of a kind of client show, or how to read what comes with them. */
 export type ConnectionEvents = Readonly<
-  Record<string, Sign | ((subject: unknown, show: (sign: Sign) => void, client: object) => void)>
+  Record<Event, Sign | ((subject: unknown, show: (sign: Sign) => void, client: object) => void)>
 >;
 
 type Listener = (subject: unknown) => void;
-type Emitter = { readonly [Name in "on" | "off"]: (event: string, listener: Listener) => unknown };
+type Emitter = { readonly [Name in "on" | "off"]: (event: Event, listener: Listener) => unknown };
 
 /** The listeners of each client. All stores over it share them, because emitters warn of many. */
 const listening = new WeakMap<object, Listeners>();
@@ -40,7 +42,7 @@ function isEmitter(client: object): client is Emitter {
 class Listeners {
   /** The references are weak, because the client may live longer than a store that nobody closes. */
   private readonly stores = new Set<WeakRef<Store>>();
-  private readonly byEvent: readonly (readonly [event: string, listener: Listener])[];
+  private readonly byEvent: readonly (readonly [event: Event, listener: Listener])[];
   private isLost = false;
 
   constructor(
@@ -48,10 +50,13 @@ class Listeners {
     events: ConnectionEvents,
   ) {
     const show = (sign: Sign): void => this.show(sign);
-    this.byEvent = Object.entries(events).map(([event, sign]) => [
-      event,
-      typeof sign === "string" ? () => show(sign) : (subject) => sign(subject, show, client),
-    ]);
+    this.byEvent = Reflect.ownKeys(events).map((event) => {
+      const sign = events[event] as ConnectionEvents[Event];
+      return [
+        event,
+        typeof sign === "string" ? () => show(sign) : (subject) => sign(subject, show, client),
+      ];
+    });
     for (const [event, listener] of this.byEvent) client.on(event, listener);
     listening.set(client, this);
   }
