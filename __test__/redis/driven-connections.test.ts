@@ -1,5 +1,6 @@
 /** Clients that are driven, and what they show of their connections. */
 
+import { errorMonitor } from "node:events";
 import { Cluster, Redis } from "ioredis";
 import { createClient, createClientPool, createCluster, createSentinel } from "redis";
 import { createClient as createClient4, createCluster as createCluster4 } from "redis-4";
@@ -49,9 +50,12 @@ const hold = async (backend: Backend) => [
   await backend.lock(newKey(), { ttlMs: 300_000, autoExtend: true }),
 ];
 
-/** How many listeners a client has for each event. */
+/** How many listeners a client has for each event that there is. */
 function listeners(client: Client): Record<string, number> {
-  const counts = client.eventNames().map((event) => [event, client.listenerCount(event)] as const);
+  // One stays where Node.js would part the client from its emitter.
+  const isSome = (event: unknown): boolean => typeof event === "string" || event === errorMonitor;
+  const names = client.eventNames().filter(isSome);
+  const counts = names.map((event) => [event, client.listenerCount(event)] as const);
   return Object.fromEntries(counts);
 }
 
@@ -76,6 +80,20 @@ test.each(Object.keys(CLIENTS))(
     for (const { signal } of held) expect(signal.reason).toMatchObject({ code: "LockLost" });
     for (const each of backends) await each.close();
     expect(listeners(client)).toEqual(before);
+  },
+);
+
+test.each(Object.keys(CLIENTS))(
+  "%s is heard by its user when no backend listens any more",
+  async (name) => {
+    const server = await startRedis();
+    onTestFinished(server.stop);
+    const client = await CLIENTS[name]!(server.url);
+    await createRedisBackend(client, { transport: "client" }).close();
+    const errors: unknown[] = [];
+    client.on("error", (error) => errors.push(error));
+    await server.kill();
+    await until(() => errors.length > 0);
   },
 );
 

@@ -18,6 +18,20 @@ export type ConnectionEvents = Readonly<
 type Listener = (subject: unknown) => void;
 type Emitter = { readonly [Name in "on" | "off"]: (event: Event, listener: Listener) => unknown };
 
+/** The clients at which one listener stays. */
+const staying = new WeakSet();
+const STAYS = Symbol("syncguard");
+
+/**
+ * Leaves a listener for what never happens at an object that inherits from an emitter, as node-redis gives them out. With the last
+ * listener, Node.js would part the two, and whoever listens later would hear of no error.
+ */
+function stay(client: Emitter): void {
+  if (!("_events" in client) || Object.hasOwn(client, "_events") || staying.has(client)) return;
+  staying.add(client);
+  client.on(STAYS, () => undefined);
+}
+
 /** The listeners of each client. All stores over it share them, because emitters warn of many. */
 const listening = new WeakMap<object, Listeners>();
 
@@ -59,6 +73,7 @@ class Listeners {
     });
     for (const [event, listener] of this.byEvent) client.on(event, listener);
     listening.set(client, this);
+    stay(client);
   }
 
   /** Tells `store` until the function is called that this gives. */
