@@ -1,7 +1,9 @@
 /** Locks that readers share, and writers have alone: the API. */
 
-import { expect, test } from "vitest";
+import { expect, test, vi } from "vitest";
 import { getByIdRaw, getByKeyRaw, lock, type LockEvent, withTelemetry } from "syncguard";
+import { lockError } from "../support/errors";
+import { inTime } from "../support/in-time";
 import { newKey, onEveryStore } from "../support/suite";
 import { until } from "../support/until";
 
@@ -58,6 +60,50 @@ onEveryStore("shared locks", (connect) => {
     const waiting = [1, 2, 3].map(() => connect().lock(key, { ...shared, acquisition: patiently }));
     await writer.release();
     for (const reader of await Promise.all(waiting)) reader.assertHeld();
+  });
+
+  test("tell who waits in vain for which key, and let each other in after a writer that does", async () => {
+    const [backend, key] = [connect(), newKey()];
+    const waitsInVain = (mode: "shared" | "exclusive") =>
+      lockError(
+        inTime(300, (timeoutMs) => connect().lock(key, { mode, acquisition: { timeoutMs } })),
+      );
+    const isLate = { code: "AcquisitionTimeout", context: { key } };
+    const joins = async (): Promise<void> => {
+      const reader = await connect().lock(key, { ...shared, acquisition: patiently });
+      expect(await reader.release()).toEqual({ ok: true });
+    };
+    const reader = await backend.lock(key, { ...shared, ttlMs: 600_000 });
+    const giving = new AbortController();
+    const { signal } = giving;
+    const aborted = lockError(backend.lock(key, { signal, acquisition: patiently }));
+    expect(await waitsInVain("exclusive")).toMatchObject(isLate);
+    giving.abort();
+    expect(await aborted).toMatchObject({ code: "Aborted", context: { key } });
+    await joins();
+    expect(await reader.release()).toEqual({ ok: true });
+    const writer = await backend.lock(key, { ttlMs: 600_000 });
+    expect(await waitsInVain("shared")).toMatchObject(isLate);
+    expect(await writer.release()).toEqual({ ok: true });
+    expect(await backend.isLocked({ key })).toBe(false);
+  });
+
+  test("do not become exclusive, which is said to whoever asks for that inside of one", async () => {
+    vi.spyOn(console, "warn").mockImplementation(() => undefined);
+    const [backend, key] = [connect(), newKey()];
+    const upgrades = async ({ assertHeld }: { assertHeld: () => void }): Promise<unknown> => {
+      const exclusive = (timeoutMs: number) =>
+        lock(backend, () => undefined, { key, acquisition: { timeoutMs } });
+      const error = await lockError(inTime(300, exclusive));
+      await using reader = await connect().lock(key, { ...shared, acquisition: patiently });
+      reader.assertHeld();
+      assertHeld();
+      return error;
+    };
+    const error = await lock(backend, upgrades, { key, ...shared, ttlMs: 600_000 });
+    expect(error).toMatchObject({ code: "AcquisitionTimeout", context: { key } });
+    expect((error as Error).message).toContain("release that, and read again");
+    expect(await backend.isLocked({ key })).toBe(false);
   });
 
   test("are released and extended by their own ids, and not by that of all", async () => {

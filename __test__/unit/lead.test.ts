@@ -254,7 +254,8 @@ test("what wraps a backend hears of the operations of its leader", async () => {
 });
 
 describe("who waits for its own key is told so", () => {
-  const INSIDE = /a lock\(\) around this very call, or the term of a lead\(\)/;
+  const INSIDE =
+    /a lock\(\) around this very call, (or the term of a lead\(\)|which shares the key)/;
   /** A backend on a clock of its own, and what `lead()` inside of something is told. */
   function nested() {
     vi.spyOn(console, "warn").mockImplementation(() => undefined);
@@ -276,16 +277,19 @@ describe("who waits for its own key is told so", () => {
     expect((told[0]?.[0] as Error).message).toMatch(INSIDE);
   };
 
-  test("lead() inside lock(), once, however long it waits", async () => {
-    const { backend, clock, inner, stop, told } = nested();
-    const config = { key: KEY, ttlMs: TTL_MS, autoExtend: true };
-    const outer = lock(backend, inner, config);
-    await clock.advance(60_000);
-    isTold(told);
-    stop.abort();
-    await clock.advance(0);
-    await outer;
-  });
+  test.each(["exclusive", "shared"] as const)(
+    "lead() inside an %s lock(), once, however long it waits",
+    async (mode) => {
+      const { backend, clock, inner, stop, told } = nested();
+      const config = { key: KEY, mode, ttlMs: TTL_MS, autoExtend: true };
+      const outer = lock(backend, inner, config);
+      await clock.advance(60_000);
+      isTold(told);
+      stop.abort();
+      await clock.advance(0);
+      await outer;
+    },
+  );
 
   test("lead() inside the term of lead(), and inside once()", async () => {
     for (const around of ["lead", "once"] as const) {

@@ -164,6 +164,26 @@ describe("a lock inside itself", () => {
     expect(warn.mock.calls.length).toBeLessThanOrEqual(1);
   });
 
+  test("is told what to do, whichever of the two is shared", async () => {
+    vi.useRealTimers();
+    const warn = vi.spyOn(console, "warn").mockImplementation(() => undefined);
+    await using backend = createSqliteBackend(":memory:");
+    const quick = { acquisition: { timeoutMs: 20 } };
+    type Mode = "shared" | "exclusive";
+    const inside = async (outer: Mode, inner: Mode): Promise<unknown> =>
+      await lock(
+        backend,
+        () => backend.lock(KEY, { ...quick, mode: inner }).then(({ ok }) => ok, String),
+        { key: KEY, mode: outer },
+      );
+    const upgrade = /: a lock\(\) around this very call, which shares the key .* release that, and/;
+    expect(await inside("shared", "exclusive")).toMatch(upgrade);
+    expect(await inside("exclusive", "shared")).toMatch(/cannot end before it: work under that/);
+    expect(await inside("shared", "shared")).toBe(true);
+    const warnings = warn.mock.calls.map(([text]) => String(text));
+    expect(warnings.filter((text) => text.includes("shares its key"))).toHaveLength(1);
+  });
+
   test("is none on another backend, in another chain of calls, or once the outer lock has ended", async () => {
     const backend = fakeBackend();
     const first = hold(backend);

@@ -9,8 +9,9 @@ import { checkFunction, checkObject, invalid, LONGEST_TIMER_MS } from "../option
 import { namesOf, optionNames, refuseUnknown } from "../options/names.js";
 import { acquireUntilHeld } from "../waiting/waiting.js";
 import { checkBackend, checkKey, LABEL_OPTIONS } from "../values/arguments.js";
+import { claimsOf } from "../values/claims.js";
 import { type Cancellation, watchSignals } from "../waiting/cancellation.js";
-import { isInside, runInside } from "../holding/chain.js";
+import { heldAround, runInside } from "../holding/chain.js";
 import { type Clock, systemClock, type Timer } from "../values/clock.js";
 import { disposalOf, type LeaseWithHandle } from "../holding/handle.js";
 import { disposeHeld } from "../holding/held.js";
@@ -72,7 +73,7 @@ export async function runLeader<C extends BackendCapabilities>(
     let failure: { error: unknown } | undefined;
     try {
       const leadership = leadershipOf(key, ending, handle, lease);
-      await runInside(origin, [key], lease, () => fn(leadership));
+      await runInside(origin, claimsOf({ key }), lease, () => fn(leadership));
     } catch (error) {
       if (!isAnswerTo(ending, error)) failure = { error };
     }
@@ -98,7 +99,7 @@ export async function runLeader<C extends BackendCapabilities>(
     if (code === "InvalidArgument") throw error;
     isFollower = code === "AcquisitionTimeout";
     // A caller that holds the lock around this very call would wait for it for ever. It is told so once.
-    const isVain = isFollower && !isTold && isInside(origin, [key]);
+    const isVain = isFollower && !isTold && heldAround(origin, claimsOf({ key })) !== undefined;
     if (isVain) isTold = true;
     if (!isFollower || isVain) reportLeadError(error, key, "campaign", onError);
     return isFollower ? "at once" : "after a failure";

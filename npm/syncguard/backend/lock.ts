@@ -10,7 +10,7 @@ import { runInside } from "../holding/chain.js";
 import {
   BESIDE_KEY,
   type BesideKey,
-  exclusiveKeys,
+  claimsOf,
   type LockTarget,
   readTarget,
   type Wanted,
@@ -139,7 +139,7 @@ export async function runUnder<T, C extends BackendCapabilities>(
   const run = async (): Promise<T> => {
     try {
       const lockHandle = createLockHandle(access, handle, target.key, lease, signal);
-      return await runInside(origin, exclusiveKeys(target), lease, () => fn(lockHandle));
+      return await runInside(origin, claimsOf(target), lease, () => fn(lockHandle));
     } finally {
       // The signal does not count here: if it has aborted the work, the lock must still be released. The handle must live until now,
       // so that the lock does not count as forgotten while the work runs.

@@ -4,6 +4,7 @@ import { LockError } from "../native/errors.js";
 import { namesOf, optionNames, refuseUnknown } from "../options/names.js";
 import { checkBooleans, checkFunction, checkObject, invalid } from "../options/validation.js";
 import { LABEL_OPTIONS } from "../values/arguments.js";
+import { claimsOf } from "../values/claims.js";
 import { runInside } from "../holding/chain.js";
 import { type Done, readDue } from "../values/due.js";
 import { isFarAhead } from "../values/period.js";
@@ -73,7 +74,9 @@ export async function runOnce<T, C extends BackendCapabilities>(
   const run = async (): Promise<T> => {
     try {
       const lockHandle = createLockHandle(access, handle, key, lease, signal) as OnceHandle<C>;
-      const value = await runInside(internals.origin, [key], lease, () => fn(lockHandle));
+      const value = await runInside(internals.origin, claimsOf({ key }), lease, () =>
+        fn(lockHandle),
+      );
       const finished = finishHeld(lease, access);
       isFinishing = finished !== undefined;
       if ((await finished)?.ok !== true) {

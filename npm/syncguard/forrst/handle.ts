@@ -8,6 +8,7 @@ import { accessTo, internalsOf } from "../holding/internals.js";
 import { readHolding } from "../holding/options.js";
 import { lockHandleMembers } from "../backend/lock.js";
 import { reportReleaseError } from "../watching/reports.js";
+import { claimsOf } from "../values/claims.js";
 import type { BackendCapabilities, SyncGuardBackend } from "../values/types.js";
 import { LockError } from "../native/errors.js";
 import { refuseUnknown } from "../options/names.js";
@@ -77,7 +78,7 @@ export function createHandle<C extends BackendCapabilities>(
     const lock: AtomicLockHandle<C> = Object.assign(members, { signal, owner });
     let response: ForrstResponse;
     try {
-      response = await runInside(origin, [key], lease, () => next(request, lock));
+      response = await runInside(origin, claimsOf({ key }), lease, () => next(request, lock));
       checkResponse(response);
     } catch (error) {
       await end();

@@ -1,5 +1,6 @@
 /** What keeps the lock of `using` while its routine runs. */
 
+import { claimsOf } from "../values/claims.js";
 import { runInside } from "../holding/chain.js";
 import { systemClock } from "../values/clock.js";
 import { subjectOfKeys } from "../watching/events.js";
@@ -90,10 +91,11 @@ export async function runHeld<T>(
   release: () => Promise<void>,
 ): Promise<T> {
   const { origin = backend, stream } = internalsOf(backend) ?? {};
+  const claims = resources.flatMap((key) => claimsOf({ key }));
   const run = async (): Promise<T> => {
     let result: T;
     try {
-      result = await runInside(origin, resources, lease, routine);
+      result = await runInside(origin, claims, lease, routine);
     } catch (error) {
       // What the routine has thrown counts. Of the release, an event tells.
       await release().catch(() => undefined);

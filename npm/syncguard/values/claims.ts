@@ -14,15 +14,13 @@ const { maxClaims, maxSlots } = constants;
 const KINDS: Record<
   ClaimKind["kind"],
   {
-    /** Whether nobody else can have the key meanwhile. */
-    readonly isExclusive: boolean;
     /** Whether a key that is there twice is one key. */
     readonly isOneIfTwice: boolean;
   }
 > = {
-  exclusive: { isExclusive: true, isOneIfTwice: true },
-  shared: { isExclusive: false, isOneIfTwice: true },
-  slots: { isExclusive: false, isOneIfTwice: false },
+  exclusive: { isOneIfTwice: true },
+  shared: { isOneIfTwice: true },
+  slots: { isOneIfTwice: false },
 };
 
 /** What an acquisition is to lock. */
@@ -170,7 +168,13 @@ export function argumentsOfTarget({ key, claims, isSet }: LockTarget) {
   return { key, ...given?.[0], take: undefined };
 }
 
-/** The keys that nobody else can lock meanwhile. Those of slots are not among them, nor those that are shared. */
-export function exclusiveKeys({ key, claims }: LockTarget): readonly string[] {
-  return claims?.flatMap((claim) => (KINDS[claim.kind].isExclusive ? [claim.key] : [])) ?? [key];
+/** The claims of a target, with the one on a single key. */
+export function claimsOf({ key, claims }: LockTarget): readonly CheckedClaim[] {
+  return claims ?? [{ key, kind: "exclusive" }];
+}
+
+/** Whether two claims can never be granted beside each other. Slots are granted until none is free. */
+export function excludes(one: CheckedClaim, other: CheckedClaim): boolean {
+  if (one.key !== other.key || one.kind === "slots" || other.kind === "slots") return false;
+  return one.kind === "exclusive" || other.kind === "exclusive";
 }

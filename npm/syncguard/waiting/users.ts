@@ -8,15 +8,10 @@ import { LockError } from "../native/errors.js";
 import { invalid } from "../options/validation.js";
 import { LABELS } from "../values/arguments.js";
 import { readAutoExtend } from "../values/auto-extend.js";
-import {
-  argumentsOfTarget,
-  exclusiveKeys,
-  isBesideKey,
-  type LockTarget,
-} from "../values/claims.js";
+import { argumentsOfTarget, claimsOf, isBesideKey, type LockTarget } from "../values/claims.js";
 import { systemClock } from "../values/clock.js";
 import type { Wait } from "../values/wait.js";
-import { isInside, warnOfInside } from "../holding/chain.js";
+import { heldAround, warnOfInside } from "../holding/chain.js";
 import { handleOfCall, leaseOf } from "../holding/handle.js";
 import { startHeartbeats } from "../holding/heartbeats.js";
 import { giveBack } from "../holding/held.js";
@@ -58,7 +53,8 @@ export function acquireByAsking<C extends BackendCapabilities>(
   const attempt = attemptOf(backend);
   const { key } = target;
   const onLocked = (): void => {
-    if (isInside(origin, exclusiveKeys(target))) warnOfInside();
+    const outer = heldAround(origin, claimsOf(target));
+    if (outer !== undefined) warnOfInside(outer);
   };
   return async (opts, asked) => {
     const { terms } = asked ?? {};

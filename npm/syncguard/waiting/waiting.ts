@@ -11,8 +11,8 @@ import { beginWait, Policy, type Wait } from "../values/wait.js";
 import { type OptionNames, optionNames, WAITING } from "../options/names.js";
 import { checkObject } from "../options/validation.js";
 import { type Cancellation, watchSignals } from "./cancellation.js";
-import { INSIDE, isInside, warnOfInside } from "../holding/chain.js";
-import { addTarget, type LockTarget, exclusiveKeys } from "../values/claims.js";
+import { heldAround, INSIDE, type Outer, warnOfInside } from "../holding/chain.js";
+import { addTarget, claimsOf, type LockTarget } from "../values/claims.js";
 import { systemClock } from "../values/clock.js";
 import { type Observation, subject } from "../watching/events.js";
 import type { WantedTerms } from "../holding/grant.js";
@@ -53,7 +53,7 @@ export async function acquireUntilHeld<C extends BackendCapabilities>(
   const { clock = systemClock, origin = backend } = internals ?? {};
   const { target, holding } = request;
   const { key } = target;
-  const isInsideItself = (): boolean => isInside(origin, exclusiveKeys(target));
+  const around = (): Outer | undefined => heldAround(origin, claimsOf(target));
   const own = acquireOf(backend);
   const acquire = own ?? acquireByAsking(backend, target);
   const policy = policyOf(request, key);
@@ -63,7 +63,8 @@ export async function acquireUntilHeld<C extends BackendCapabilities>(
   try {
     cancellation?.check();
     const args = { ...argumentsOf(key, holding), signal: cancellation?.signal };
-    if (own !== undefined && policy.waits && isInsideItself()) warnOfInside();
+    const outer = own !== undefined && policy.waits ? around() : undefined;
+    if (outer !== undefined) warnOfInside(outer);
     const result = (await acquire(args, { wait, target, terms: holding })) as AcquireOk<C>;
     const acquired = leaseWithHandle(result);
     if (cancellation?.isAborted() === true) {
@@ -74,7 +75,7 @@ export async function acquireUntilHeld<C extends BackendCapabilities>(
     tell(internals, target, wait, own !== undefined, outcomeOf(acquired.lease));
     return acquired;
   } catch (thrown) {
-    const error = addTarget(explain(thrown, isInsideItself, key, cancellation), target);
+    const error = addTarget(explain(thrown, around, key, cancellation), target);
     tell(internals, target, wait, own !== undefined, { result: "fail", error });
     throw error;
   } finally {
@@ -96,14 +97,15 @@ function readAcquisitionSignal({
 /** The error of a wait. After an abort it says so, and it names the reason if the caller has waited for itself. */
 function explain(
   error: unknown,
-  isInsideItself: () => boolean,
+  around: () => Outer | undefined,
   key: string,
   cancellation: Cancellation | undefined,
 ): unknown {
   if (cancellation?.isAborted() === true) return cancellation.error();
   const isLate = error instanceof LockError && error.code === "AcquisitionTimeout";
-  if (isLate && isInsideItself()) {
-    return new LockError(error.code, error.message + INSIDE, { ...error.context, key });
+  const outer = isLate ? around() : undefined;
+  if (isLate && outer !== undefined) {
+    return new LockError(error.code, error.message + INSIDE[outer], { ...error.context, key });
   }
   return addContext(error, key);
 }
