@@ -281,3 +281,32 @@ async fn its_own_time_ends_the_gathering_and_it_says_what_it_waited_for() {
     settle().await;
     assert_eq!(holder_of(&t, "a"), None);
 }
+
+/// It needs no retry for that, which would come after a day.
+#[tokio::test(start_paused = true)]
+async fn before_a_long_read_a_writer_keeps_others_out_for_a_minute_of_two() {
+    let t = Scene::new();
+    let gate = Key::new("a").unwrap().gate();
+    hold_elsewhere(&t, "a");
+    t.store.is_read.store(true, SeqCst);
+    let writer = t.hold(claims(&["a"]), Duration::ZERO);
+    let (start, mut changes, mut was_held) = (Instant::now(), Vec::new(), false);
+    while start.elapsed() < 200 * S {
+        sleep(Duration::from_millis(10)).await;
+        let is_held = t.store.held.lock().unwrap().contains_key(&gate);
+        if is_held != was_held {
+            changes.push(start.elapsed().as_millis() / 100);
+            was_held = is_held;
+        }
+    }
+    // In tenths of a second: the gate is taken and given back, and so on.
+    assert_eq!(changes, [0, 600, 1200, 1800]);
+    // The read ends.
+    assert!(!writer.is_finished());
+    free_elsewhere(&t, "a");
+    assert!((200 * S..201 * S).contains(&writer.await.unwrap()));
+    settle().await;
+    settle().await;
+    assert!(t.store.held.lock().unwrap().is_empty());
+    assert!(t.store.work.queues().is_empty());
+}

@@ -19,6 +19,8 @@ pub(super) struct Keys {
     pub(super) asked: Mutex<Vec<String>>,
     /// How many questions are on their way to it, and how many were at most.
     on_their_way: Mutex<(usize, usize)>,
+    /// Whether those who hold what was asked for are readers.
+    pub(super) is_read: AtomicBool,
     /// How many locks each extension was of, and for how long.
     pub(super) extended: Mutex<Vec<(usize, Ttl)>>,
     /// Whether the answers of extensions are lost.
@@ -105,7 +107,7 @@ impl Keys {
                     claim,
                     free_in: None,
                     labels: crate::values::labels::Labels::default(),
-                    is_shared: false,
+                    is_shared: self.is_read.load(SeqCst),
                 };
             };
             let grant = Grant {
