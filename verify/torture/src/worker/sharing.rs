@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use syncguard::{
-    AcquireRequest, Backend, Claim, Error, ErrorKind, Grant, Key, LockOptions, Ttl, Waiter,
+    AcquireRequest, Backend, Claim, Error, ErrorKind, Grant, Key, LockId, LockOptions, Ttl, Waiter,
 };
 use tokio::task::yield_now;
 use tokio::time::sleep;
@@ -20,14 +20,21 @@ use crate::writer::Writer;
 pub(crate) const PREFIX: &str = "shared:";
 /// How many keys are shared.
 const KEYS: usize = 8;
+/// How many more are shared so seldom that a reader mostly is alone.
+const RARE: usize = 64;
 
 /// The keys that are shared.
 pub(crate) fn shared() -> impl Iterator<Item = Result<Key, Error>> {
-    (0..KEYS).map(shared_key)
+    let rarely = (0..RARE).map(rarely_shared_key);
+    (0..KEYS).map(shared_key).chain(rarely)
 }
 
 fn shared_key(number: usize) -> Result<Key, Error> {
     Key::new(&format!("{PREFIX}{number}"))
+}
+
+fn rarely_shared_key(number: usize) -> Result<Key, Error> {
+    Key::new(&format!("{PREFIX}rarely:{number}"))
 }
 
 impl Loop {
@@ -59,6 +66,7 @@ impl Loop {
                 }
             }
             36..39 if self.waits => self.cancel_join(&key).await?,
+            39 if self.waits && self.random.u8(..8) == 0 => self.come_late().await?,
             _ => {
                 let (claim, ttl) = (Claim::shared(key.clone())?, self.ttl()?);
                 match self.ask(claim, ttl, pending()).await? {
@@ -87,11 +95,12 @@ impl Loop {
             }
             // Comes back in the millisecond in which its time is over.
             2 | 3 => self.outlive(grant.expires_at_ms + TOLERANCE_MS).await,
-            4..30 => {
+            4..8 => self.be_freed(key, &grant.lock_id).await?,
+            8..34 => {
                 let ttl = self.ttl()?;
                 self.extend(key, &grant.lock_id, ttl).await?;
             }
-            30..60 => sleep(Duration::from_millis(self.random.u64(..30))).await,
+            34..60 => sleep(Duration::from_millis(self.random.u64(..30))).await,
             60..80 => self.look_up_lock(key, &grant.lock_id).await?,
             _ => {}
         }
@@ -100,6 +109,60 @@ impl Loop {
             self.release(key, &grant.lock_id).await?;
         }
         Ok(())
+    }
+
+    /// Sends a heartbeat after somebody has freed the key by force. A writer may have it by then, or new readers, and the heartbeat must not
+    /// bring back the lock.
+    async fn be_freed(&mut self, key: &Key, lock_id: &LockId) -> Result<(), Failed> {
+        self.force(key).await?;
+        let (has_writer, has_readers) = (self.random.u8(..4) > 0, self.random.bool());
+        let mut writer = None;
+        if has_writer {
+            writer = self.try_once(Claim::new(key.clone())?).await?;
+        }
+        let mut reader = None;
+        if has_readers {
+            if let Some(grant) = writer.take() {
+                self.release(key, &grant.lock_id).await?;
+            }
+            reader = self.try_once(Claim::shared(key.clone())?).await?;
+        }
+        let ttl = self.ttl()?;
+        self.extend(key, lock_id, ttl).await?;
+        for grant in writer.into_iter().chain(reader) {
+            self.release(key, &grant.lock_id).await?;
+        }
+        Ok(())
+    }
+
+    /// Shares a key that hardly anybody wants until the group has expired. A writer overwrites it then, who may be of another library, or a
+    /// reader.
+    async fn come_late(&mut self) -> Result<(), Failed> {
+        let key = rarely_shared_key(self.random.usize(..RARE))?;
+        let shared = Claim::shared(key.clone())?;
+        let Some(old) = self.try_once(shared).await? else {
+            return Ok(());
+        };
+        self.outlive(old.expires_at_ms + TOLERANCE_MS).await;
+        let claim = match self.random.u8(..3) {
+            0 => Claim::shared(key.clone())?,
+            _ => Claim::new(key.clone())?,
+        };
+        let new = self.try_once(claim).await?;
+        let ttl = self.ttl()?;
+        self.extend(&key, &old.lock_id, ttl).await?;
+        for grant in new.into_iter().chain([old]) {
+            self.release(&key, &grant.lock_id).await?;
+        }
+        Ok(())
+    }
+
+    async fn try_once(&mut self, claim: Claim) -> Result<Option<Grant>, Failed> {
+        let ttl = self.ttl()?;
+        Ok(match self.ask(claim, ttl, pending()).await? {
+            Found::Granted(grant) => Some(grant),
+            _ => None,
+        })
     }
 
     /// Waits as a reader, or as a writer, who takes the gate.
