@@ -18,6 +18,8 @@ pub struct Bounds {
     pub is_spread: bool,
     /// For how much longer than its readers a group may last at most. Some stores do not make it end earlier when a reader leaves.
     pub group_ms: i64,
+    /// Whether a group that nobody belongs to any more may stay until the release of its last reader has ended.
+    pub is_left_in_steps: bool,
 }
 
 impl Bounds {

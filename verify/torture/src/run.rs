@@ -70,6 +70,7 @@ pub const BOUNDS: Bounds = Bounds {
     is_steady: true,
     is_spread: false,
     group_ms: 0,
+    is_left_in_steps: false,
 };
 /// How soon somebody who waits for a lock has it after its release: more than the time for which processes are stopped,
 /// and less than the locks last that are waited for.
@@ -177,6 +178,7 @@ pub fn run(
     let bounds = Bounds {
         is_spread: store::is_spread(&task.url),
         group_ms: store::group_ms(&task.url),
+        is_left_in_steps: store::is_left_in_steps(&task.url),
         ..BOUNDS
     };
     Ok(Report {

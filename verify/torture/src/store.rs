@@ -39,13 +39,24 @@ pub(crate) fn is_spread(url: &str) -> bool {
 
 /// For how much longer than its readers a group may last there at most.
 pub(crate) fn group_ms(url: &str) -> i64 {
-    match url.split(':').next() {
+    match kind(url) {
         // Half a TTL longer than the reader who would have ended last, also if that one has left.
-        Some("firestore") => LONGEST_MS * 3 / 2,
+        "firestore" => LONGEST_MS * 3 / 2,
         // As long as a reader has asked for who asks for less now.
-        Some("postgres") => LONGEST_MS,
+        "postgres" => LONGEST_MS,
         _ => 0,
     }
+}
+
+/// Whether a reader leaves in one step, and its group in another.
+pub(crate) fn is_left_in_steps(url: &str) -> bool {
+    kind(url) == "postgres"
+}
+
+/// Which store it is, also if another library uses it, too.
+fn kind(url: &str) -> &str {
+    let scheme = url.split(':').next().unwrap_or_default();
+    scheme.strip_prefix("mixed+").unwrap_or(scheme)
 }
 
 async fn open_ours(url: &str) -> Result<Arc<dyn Backend>, Error> {

@@ -136,6 +136,7 @@ mod tests {
         is_steady: false,
         is_spread: false,
         group_ms: 0,
+        is_left_in_steps: false,
     };
 
     fn at(ms: i64) -> Moment {

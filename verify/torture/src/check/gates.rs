@@ -116,14 +116,19 @@ fn held<'a>(
     let mut possible = (start, late(acquired) + lasts_us(ttl_ms));
     let mut certain = (end, start + us(ttl_ms));
     let mut let_go = (None, u64::MAX);
+    let mut later: Vec<_> = later.collect();
+    later.sort_by_key(|one| one.start);
     let is_granted = matches!(acquired.outcome, Outcome::Acquired { .. });
     for one in later {
         match (one.call, one.outcome) {
             (Call::Extend { ttl_ms, .. }, outcome) => {
                 possible.1 = possible.1.max(late(one) + lasts_us(ttl_ms));
-                if matches!(outcome, Outcome::Extended { .. }) {
-                    certain.1 = certain.1.max(one.start.order_us + us(ttl_ms));
-                }
+                // It may also end sooner than before.
+                let end = one.start.order_us + us(ttl_ms);
+                certain.1 = match outcome {
+                    Outcome::Extended { .. } => end,
+                    _ => certain.1.min(end),
+                };
             }
             (_, outcome) => {
                 let_go.1 = let_go.1.min(one.start.order_us.max(start));

@@ -123,8 +123,9 @@ pub(super) fn until_ms(operation: &Operation, spans: &[Span], bounds: Bounds) ->
     )
 }
 
-/// For each operation, whether no other with the same lock id was under way at the same time. One that was given up goes on, and is undone
-/// meanwhile.
+/// For each operation, whether no other with the same lock id was under way at the same time, and none that saw that nobody has the key. One
+/// that was given up goes on, and is undone meanwhile. A store may read its clock some time before others see what an operation has done: a
+/// group that it joins may be over for them by then.
 pub(super) fn alone(operations: &[Operation]) -> Vec<bool> {
     let mut by_lock: HashMap<u64, Vec<&Operation>> = HashMap::new();
     for operation in operations {
@@ -132,13 +133,23 @@ pub(super) fn alone(operations: &[Operation]) -> Vec<bool> {
             by_lock.entry(lock).or_default().push(operation);
         }
     }
+    let sees_nobody = |one: &&Operation| {
+        let is_free = matches!(one.outcome, Outcome::No | Outcome::NotFound);
+        is_free && one.call.lock().is_none()
+    };
+    let seen: Vec<_> = operations.iter().filter(sees_nobody).collect();
     let is_alone = |operation: &Operation| {
-        let same = operation.call.lock().and_then(|lock| by_lock.get(&lock));
-        let same = same.into_iter().flatten();
-        let mut meanwhile = same.filter(|other| {
+        let overlaps = |other: &&&Operation| {
             other.start.order_us <= operation.end.order_us
                 && operation.start.order_us <= other.end.order_us
-        });
+        };
+        let is_reader = operation.call.lock().is_some();
+        if is_reader && seen.iter().any(|other| overlaps(&other)) {
+            return false;
+        }
+        let same = operation.call.lock().and_then(|lock| by_lock.get(&lock));
+        let same = same.into_iter().flatten();
+        let mut meanwhile = same.filter(overlaps);
         // It is one of them itself.
         meanwhile.nth(1).is_none()
     };

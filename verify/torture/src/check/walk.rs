@@ -92,7 +92,7 @@ impl Frontier {
 pub(super) struct Beside {
     /// Until when there may be readers of whom nobody knows.
     pub(super) readers_ms: Option<i64>,
-    /// Whether no other operation with the same lock id is under way at the same time.
+    /// Whether no other operation with the same lock id is under way at the same time, and none that sees that nobody has the key.
     pub(super) is_alone: bool,
 }
 
@@ -147,6 +147,7 @@ impl Walk {
                 to_ms: operation.end.wall_ms + late_ms + self.bounds.skew_ms,
                 readers_ms: beside.readers_ms,
                 group_ms: self.bounds.group_ms,
+                is_left_in_steps: self.bounds.is_left_in_steps,
             },
             number,
             is_alone: beside.is_alone,

@@ -9,7 +9,8 @@ pub struct Readers {
     pub fence: Option<u64>,
     /// It does not end after this. It does not end before its readers.
     pub latest_ms: i64,
-    /// Those who have not left, dead or live, by their numbers. None: only some of whom nobody knows whether they are there.
+    /// Those who have not left, dead or live, by their numbers. None: only some of whom nobody knows whether they are there, or nobody,
+    /// and the group is about to end.
     readers: Vec<Reader>,
 }
 
@@ -74,13 +75,16 @@ impl Readers {
         self.joined(Reader { lock, ends_ms }, fence, window)
     }
 
-    /// What is left when that reader has let go within `window`: nothing, if all others are dead.
+    /// What is left when that reader has let go within `window`: nothing, if all others are dead, or a group that nobody belongs to.
     pub(super) fn without(mut self, lock: u64, window: Window) -> Option<Self> {
         let may_be_live = |reader: &Reader| window.from_ms < reader.ends_ms.1 + TOLERANCE_MS;
         self.readers
             .retain(|reader| reader.lock != lock && may_be_live(reader));
         if self.readers.is_empty() {
-            self.latest_ms = window.readers_ms? - TOLERANCE_MS + window.group_ms;
+            let of_others = |until_ms| until_ms - TOLERANCE_MS + window.group_ms;
+            let of_itself = || window.to_ms - TOLERANCE_MS;
+            let of_itself = window.is_left_in_steps.then(of_itself);
+            self.latest_ms = window.readers_ms.map(of_others).max(of_itself)?;
         }
         Some(self)
     }

@@ -27,6 +27,8 @@ pub struct Window {
     pub readers_ms: Option<i64>,
     /// For how much longer than its readers a group may last.
     pub group_ms: i64,
+    /// Whether a group that nobody belongs to any more may stay until the release of its last reader has ended.
+    pub is_left_in_steps: bool,
 }
 
 impl Window {

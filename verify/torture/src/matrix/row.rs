@@ -422,6 +422,7 @@ fn explain<S: Store>(
         skew_ms: BOUNDS.skew_ms + apart_ms,
         is_spread: store::is_spread(&stage.store.url(None)),
         group_ms: store::group_ms(&stage.store.url(None)),
+        is_left_in_steps: store::is_left_in_steps(&stage.store.url(None)),
         ..BOUNDS
     };
     let mut history = with_gaps(history, &stage.gaps);

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use syncguard::{
@@ -17,6 +17,7 @@ use syncguard::{
 use tokio::task::try_id;
 
 use super::recording::{Ends, Sent, granted_key, keys_of};
+use crate::lease::TOLERANCE_MS;
 use crate::record::Recorder;
 
 /// The longest time for which one who gathers takes what it does not have as a whole yet.
@@ -224,6 +225,17 @@ impl Observed {
     }
 }
 
+/// Whether the time of what is asked for there is over, as for a process that was stopped meanwhile: the waiter hears of no grant then.
+fn is_over(operation: &Operation, sent_at: Instant) -> bool {
+    match operation {
+        Operation::Acquire(request) => {
+            let lasts_ms = request.ttl.as_millis().max(TOLERANCE_MS);
+            sent_at.elapsed() >= Duration::from_millis(lasts_ms.unsigned_abs())
+        }
+        _ => false,
+    }
+}
+
 impl fmt::Debug for Observed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Observed")
@@ -288,11 +300,12 @@ impl Backend for Observed {
     async fn run(&self, operation: &Operation) -> Result<Outcome, Error> {
         let sent = self.sends(operation).map_err(not_recorded)?;
         let mut recording = Recording(&self.recorder, sent);
-        let task = try_id();
+        let (task, sent_at) = (try_id(), Instant::now());
         let answer = self.inner.run(operation).await;
-        // What was given up goes on in a task of its own.
+        // What was given up goes on in a task of its own. What was granted too late is undone.
         if let Ok(outcome) = &answer
             && try_id() == task
+            && !is_over(operation, sent_at)
         {
             self.hears(operation, outcome);
         }

@@ -20,6 +20,7 @@ const BOUNDS: Bounds = Bounds {
     is_steady: true,
     is_spread: false,
     group_ms: 0,
+    is_left_in_steps: false,
 };
 const TTL_MS: i64 = 10_000;
 

@@ -127,6 +127,7 @@ fn explains(history: &[Operation], left: &[usize], state: State) -> bool {
             to_ms: i64::try_from(end(first) / 1000).unwrap(),
             readers_ms: None,
             group_ms: 0,
+            is_left_in_steps: false,
         };
         let has_effect = state
             .clone()

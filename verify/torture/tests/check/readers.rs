@@ -190,6 +190,58 @@ fn a_gate_keeps_readers_out() {
 }
 
 #[test]
+fn a_gate_may_end_sooner_than_it_was_to() {
+    let (lock, ttl_ms) = (2, 50);
+    let outcome = Outcome::Extended { expires_at_ms: 70 };
+    let sooner = operation(20, 22, Call::Extend { lock, ttl_ms }, outcome);
+    let with = |one: Operation| {
+        let gate = [granted(10, lock, 1), sooner.clone()].map(of_gate);
+        let late = of_gate(release(3_000, lock, Outcome::Expired));
+        [&[joined(0, 1, 1)], &gate[..], &[one, late]].concat()
+    };
+    assert_fine(with(joined(2_000, 3, 1)));
+    assert_wrong(with(joined(40, 3, 1)));
+}
+
+#[test]
+fn a_group_may_be_over_before_others_see_who_joins_it() {
+    let over = dead(0);
+    let joins = |end| Operation {
+        end: at(end),
+        ..joined(over - 5, 2, 1)
+    };
+    let nobody = ask(over + 5, Call::IsLocked, Outcome::No);
+    let with = |end| vec![joined(0, 1, 1), joins(end), nobody.clone()];
+    assert_fine(with(over + 20));
+    assert_wrong(with(over + 4));
+}
+
+#[test]
+fn a_group_may_stay_until_the_release_that_empties_it_has_ended() {
+    let in_steps = |is_left_in_steps, more: &[Operation]| {
+        let leaves = operation(10, 20, Call::Release { lock: 1 }, Outcome::Released);
+        let history = [&[joined(0, 1, 1), leaves], more].concat();
+        let bounds = Bounds {
+            is_left_in_steps,
+            ..BOUNDS
+        };
+        check(history, bounds).is_ok()
+    };
+    let forced = |start| ask(start, Call::ForceRelease, Outcome::Yes);
+    let nobody = ask(12, Call::IsLocked, Outcome::No);
+    let seen = [nobody.clone(), shut_out(15, 2)];
+    let freed = [nobody, forced(15), joined(18, 2, 2)];
+    for group_is_seen in [&seen[..], &freed] {
+        assert!(in_steps(true, group_is_seen));
+        assert!(!in_steps(false, group_is_seen));
+    }
+    assert!(in_steps(true, &[joined(25, 2, 2)]));
+    for late in [shut_out(25, 2), forced(25), joined(25, 2, 1)] {
+        assert!(!in_steps(true, &[late]));
+    }
+}
+
+#[test]
 fn a_reader_of_whom_nobody_knows_may_keep_the_others() {
     let unknown = |one: Operation| Operation {
         outcome: Outcome::Unknown,
