@@ -37,7 +37,21 @@ fn rarely_shared_key(number: usize) -> Result<Key, Error> {
     Key::new(&format!("{PREFIX}rarely:{number}"))
 }
 
+/// Whether readers and writers share that key.
+pub(super) fn is_shared(key: &Key) -> bool {
+    key.as_str().starts_with(PREFIX)
+}
+
 impl Loop {
+    /// A key to share for one who wants others as well. Where these are on different servers, a reader who is refused may have been there:
+    /// of the keys that are shared all the time, too little would be known.
+    pub(super) fn key_for_set(&mut self) -> Result<Key, Error> {
+        match self.is_spread {
+            true => rarely_shared_key(self.random.usize(..RARE)),
+            false => shared_key(self.random.usize(..KEYS)),
+        }
+    }
+
     /// Reads under a key, or writes.
     pub(super) async fn share(&mut self, register: &mut Writer) -> Result<(), Failed> {
         let key = shared_key(self.random.usize(..KEYS))?;

@@ -14,6 +14,7 @@ use tokio::task::yield_now;
 use tokio::time::sleep;
 
 use super::recording::{Ends, Sent, granted_key, keys_of};
+use super::sharing::is_shared;
 use super::{CALL, Failed, Loop};
 use crate::writer::Writer;
 
@@ -60,7 +61,9 @@ impl Loop {
         };
         let mut numbers = Vec::new();
         for (key, grant) in &granted {
-            numbers.push(register.read(key, grant).await?);
+            let number = register.read(key, grant).await?;
+            // Others may share the key.
+            numbers.push(number.filter(|_| !is_shared(key)));
         }
         match self.random.u8(..100) {
             // Forgets them: they end by themselves.
@@ -105,6 +108,14 @@ impl Loop {
             for _ in 0..self.random.u8(1..=2) {
                 claims.push(Claim::slot(key.clone(), Slots::new(SLOTS)?)?);
             }
+        }
+        // Where a clock may be set back, readers who forget their locks keep others out for long.
+        if self.waits && self.random.u8(..4) == 0 {
+            let key = self.key_for_set()?;
+            claims.push(match self.random.u8(..4) {
+                0 => Claim::new(key)?,
+                _ => Claim::shared(key)?,
+            });
         }
         Ok(claims)
     }
