@@ -5,6 +5,7 @@ import { faults } from "./mutations/faults.mjs";
 import { firestore } from "./mutations/firestore.mjs";
 import { gathering } from "./mutations/gathering.mjs";
 import { postgres } from "./mutations/postgres.mjs";
+import { readers } from "./mutations/readers.mjs";
 import { cluster, redis } from "./mutations/redis.mjs";
 import { shared } from "./mutations/shared.mjs";
 import { sqlite } from "./mutations/sqlite.mjs";
@@ -19,6 +20,7 @@ export const mutations = [
   ...gathering,
   ...firestore,
   ...shared,
+  ...readers,
   ...faults,
 ];
 
