@@ -6,13 +6,15 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use syncguard::{
-    AcquireRequest, Backend, Capabilities, Error, ErrorKind, Operation, Outcome, Work,
+    AcquireRequest, Backend, Capabilities, Claim, Error, ErrorKind, Operation, Outcome, Watch, Work,
 };
 use tokio::sync::Semaphore;
 
 /// What goes wrong; all but the last four concerns acquisitions alone.
 #[derive(Debug)]
 pub(crate) enum Fault {
+    /// Nothing, and those who wait are told of releases, too.
+    Nothing,
     /// The first so many fail like this, before the store sees them.
     First(usize, ErrorKind),
     /// The store does it, and its answer is kept until the semaphore has a permit.
@@ -108,6 +110,13 @@ impl Backend for Faulty {
 
     fn prepare(&self, request: &mut AcquireRequest) {
         self.inner.prepare(request);
+    }
+
+    fn watch(&self, claim: &Claim) -> Option<Watch> {
+        match self.fault {
+            Fault::Nothing => self.inner.watch(claim),
+            _ => None,
+        }
     }
 
     async fn run(&self, operation: &Operation) -> Result<Outcome, Error> {

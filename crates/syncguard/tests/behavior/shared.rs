@@ -1,14 +1,19 @@
 //! Locks that readers share and writers have alone.
 
+use std::future::pending;
+use std::sync::Arc;
 use std::time::Duration;
 
+use syncguard::operation::{self, CallOptions};
 use syncguard::{
     AcquireOutcome, AcquireRequest, Backend, ExtendOutcome, Grant, Key, Operation, Outcome,
-    PageRequest, ReleaseOutcome, TIME_TOLERANCE_MS, Ttl,
+    PageRequest, ReleaseOutcome, TIME_TOLERANCE_MS, Ttl, lock,
 };
+use tokio::sync::Semaphore;
 
-use crate::claims::{attempt, extend, ids, plain, release, shared, slot, take};
-use crate::fixture::{Context, LONG, Stage, tests, ttl};
+use crate::claims::{attempt, extend, ids, patient, plain, release, shared, slot, take};
+use crate::faulty::{Fault, Faulty};
+use crate::fixture::{Context, LONG, Stage, eventually, tests, ttl};
 use crate::support::attempts::Attempts as _;
 
 tests![
@@ -20,6 +25,7 @@ tests![
     a_reader_extends_itself_alone,
     a_reader_who_leaves_takes_nothing_along,
     a_reader_who_is_gone_costs_its_own_time,
+    who_is_dropped_leaves_without_the_others,
     the_id_of_a_group_gives_no_right,
     who_frees_a_key_by_force_frees_it_of_all_readers,
     readers_of_an_earlier_group_have_lost_their_locks,
@@ -239,6 +245,36 @@ async fn a_reader_who_is_gone_costs_its_own_time(stage: Stage) {
     t.pass_ms(whole(1_000)).await;
     let writer = take(&t, vec![plain(&key)]).await;
     assert!(writer[0].fence > leaves_early.fence);
+}
+
+/// A guard, and an attempt whose answer nobody waits for any more.
+async fn who_is_dropped_leaves_without_the_others(stage: Stage) {
+    let t = stage.open().await;
+    let key = t.key("a");
+    let stays = joins(t.fixture.peer().as_ref(), &key, LONG).await;
+    let guard = lock(&t.backend, shared(&key), &patient()).await.unwrap();
+    let dropped = guard.lock_id().clone();
+    drop(guard);
+    eventually("it has left", async || t.by_id(&dropped).await.is_none()).await;
+    let permits = Arc::new(Semaphore::new(0));
+    let held_back = Faulty::new(&t.backend, Fault::HeldBack(Arc::clone(&permits)));
+    let backend: Arc<dyn Backend> = Arc::clone(&held_back) as _;
+    let mut request = AcquireRequest::of([shared(&key)], LONG).unwrap();
+    backend.prepare(&mut request);
+    let dropped = request.claims[0].lock_id.clone();
+    let attempt = tokio::spawn(async move {
+        let (operation, call) = (Operation::Acquire(request), CallOptions::DEFAULT);
+        operation::run::<AcquireOutcome>(&backend, operation, call, pending()).await
+    });
+    held_back.done.acquire().await.unwrap().forget();
+    assert!(t.by_id(&dropped).await.is_some());
+    attempt.abort();
+    assert!(attempt.await.unwrap_err().is_cancelled());
+    permits.add_permits(1);
+    eventually("it has left", async || t.by_id(&dropped).await.is_none()).await;
+    assert_eq!(refused_by_readers(&t, &key).await, Some(true));
+    leaves(&t, &stays).await;
+    assert!(!t.is_locked(&key).await);
 }
 
 async fn the_id_of_a_group_gives_no_right(stage: Stage) {
