@@ -12,6 +12,8 @@ const PATIENCE: Duration = Duration::from_millis(250);
 const REFUSALS: u32 = 2;
 /// How long it gathers at first, and at most. Each window is twice as long as the one before.
 const FIRST_WINDOW: Duration = Duration::from_millis(500);
+/// The same for several slots of one key: the waiter has to get each of them from all who want any, and in half a second it often does not.
+const FIRST_WINDOW_OF_SLOTS: Duration = Duration::from_millis(1_500);
 const LONGEST_WINDOW: Duration = Duration::from_secs(60);
 /// After a window in vain, the waiter rests for so many times its length.
 const RESTS: u32 = 3;
@@ -44,11 +46,22 @@ pub(super) struct Gathering {
     gathers: Gathers,
 }
 
+/// Claims of one key are beside each other.
+fn has_several_of_a_key(claims: &[Claim]) -> bool {
+    claims.windows(2).any(|pair| match pair {
+        [one, other] => one.key == other.key,
+        _ => false,
+    })
+}
+
 impl Gathering {
     pub(super) fn new(claims: &[Claim], now: Instant) -> Self {
         Self {
             refusals: 0,
-            window: FIRST_WINDOW,
+            window: match has_several_of_a_key(claims) {
+                true => FIRST_WINDOW_OF_SLOTS,
+                false => FIRST_WINDOW,
+            },
             rests_until: now,
             by_readers: false,
             gathers: match claims {
@@ -106,5 +119,33 @@ impl Gathering {
         self.refusals = 0;
         self.window = (self.window * 2).min(LONGEST_WINDOW);
         self.rests_until = Instant::now() + window * RESTS;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::values::claim::Slots;
+    use crate::values::key::Key;
+
+    #[test]
+    fn several_slots_of_a_key_get_more_time() {
+        let key = |name| Key::new(name).unwrap();
+        let slot = |name| Claim::slot(key(name), Slots::new(4).unwrap()).unwrap();
+        let plain = || Claim::new(key("k")).unwrap();
+        let first_window = |claims: &[Claim]| {
+            let mut gathering = Gathering::new(claims, Instant::now());
+            for _ in 0..REFUSALS {
+                gathering.was_refused();
+            }
+            gathering.window(PATIENCE)
+        };
+        for (claims, window) in [
+            ([plain(), slot("s")], FIRST_WINDOW),
+            ([slot("s"), slot("t")], FIRST_WINDOW),
+            ([slot("s"), slot("s")], FIRST_WINDOW_OF_SLOTS),
+        ] {
+            assert_eq!(first_window(&claims), Some(window));
+        }
     }
 }
