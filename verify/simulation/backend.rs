@@ -170,7 +170,7 @@ impl Backend for Process {
 
     fn watch(&self, claim: &Claim) -> Option<Watch> {
         let tells = self.sim.with(|world| world.plan.tells);
-        tells.then(|| self.wakeups.watch(claim.key.as_str()))
+        tells.then(|| self.wakeups.watch(claim.key.base()))
     }
 
     async fn run(&self, operation: &Operation) -> Result<Outcome, Error> {

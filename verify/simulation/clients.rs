@@ -23,9 +23,9 @@ use crate::values::key::Key;
 use crate::values::ttl::Ttl;
 use crate::waiting::retry::{Backoff, Jitter, RetryPolicy, Wait};
 
-/// A claim of one of the keys.
-fn plain(number: usize) -> Claim {
-    Claim::new(Key::new(&number.to_string()).unwrap()).unwrap()
+/// One of the keys.
+fn plain(number: usize) -> Key {
+    Key::new(&number.to_string()).unwrap()
 }
 
 fn slots_key() -> Key {
@@ -67,7 +67,7 @@ impl Drop for Waiting<'_> {
 }
 
 /// A guard, and who waits for its loss. Without `release` it is dropped, and the library releases the lock.
-struct Holding<'a> {
+pub(super) struct Holding<'a> {
     sim: &'a Sim,
     guard: Option<LockGuard>,
     watcher: AbortHandle,
@@ -128,14 +128,23 @@ impl Client {
             ..LockOptions::default()
         };
         let (keys, slots) = self.sim.with(|world| (world.plan.keys, world.plan.slots));
-        let mut claims = vec![plain(0)];
+        let mut claims = vec![self.plain(0)];
         if self.sim.with(|world| world.plan.sets) {
-            claims.extend((1..keys).map(plain));
+            claims.extend((1..keys).map(|number| self.plain(number)));
             claims.extend(slots_of(slots));
         }
         let held = self.waits(claims, &options).await?;
         sleep(Duration::from_millis(5)).await;
         self.releases(held).await
+    }
+
+    /// A claim of one of the keys, for a reader or a writer.
+    fn plain(&self, number: usize) -> Claim {
+        let shares = self.sim.with(|world| world.plan.readers) && self.sim.chance(0.6);
+        match shares {
+            true => Claim::shared(plain(number)).unwrap(),
+            false => Claim::new(plain(number)).unwrap(),
+        }
     }
 
     fn key(&self) -> Key {
@@ -146,10 +155,10 @@ impl Client {
             let number = self.sim.random(1..u64::from(slots) + 1);
             return slots_key().slot(u16::try_from(number).unwrap_or(1));
         }
-        plain(self.sim.random(0..keys) as usize).key
+        plain(self.sim.random(0..keys) as usize)
     }
 
-    /// What to ask for: one key, or several, or slots, or both.
+    /// What to ask for: one key, alone or shared, or several, or slots, or both.
     pub(super) fn claims(&self) -> Vec<Claim> {
         let (keys, sets, slots) = self.sim.with(|world| {
             let plan = &world.plan;
@@ -161,7 +170,7 @@ impl Client {
             count = self.sim.random(1..keys as u64 + 1) as usize;
         }
         let mut claims: Vec<_> = (first..first + count)
-            .map(|number| plain(number % keys))
+            .map(|number| self.plain(number % keys))
             .collect();
         if slots > 0 && self.sim.chance(0.6) {
             if !sets || self.sim.chance(0.5) {
@@ -220,7 +229,11 @@ impl Client {
         self.holds(held?).await
     }
 
-    async fn waits(&self, claims: Vec<Claim>, options: &LockOptions) -> Result<Holding<'_>, Error> {
+    pub(super) async fn waits(
+        &self,
+        claims: Vec<Claim>,
+        options: &LockOptions,
+    ) -> Result<Holding<'_>, Error> {
         let process = self.process.number;
         let mut waiting = Waiting {
             number: self
@@ -312,7 +325,7 @@ impl Client {
         Ok(())
     }
 
-    async fn releases(&self, mut held: Holding<'_>) -> Result<(), Error> {
+    pub(super) async fn releases(&self, mut held: Holding<'_>) -> Result<(), Error> {
         let Some(guard) = held.guard.take() else {
             return Ok(());
         };

@@ -18,6 +18,7 @@ mod found;
 mod listening;
 mod network;
 mod plan;
+mod readers;
 mod single;
 mod store;
 mod waiters;

@@ -20,6 +20,8 @@ pub(super) struct Plan {
     pub(super) sets: bool,
     /// How many slots there are of one more key; 0 if there is none.
     pub(super) slots: u16,
+    /// Whether some clients share the keys.
+    pub(super) readers: bool,
     pub(super) actions: usize,
     /// Nothing fails, and nobody forces a release: then no lock that extends itself may be lost.
     pub(super) is_calm: bool,
@@ -63,6 +65,7 @@ impl Plan {
             true => more.random_range(1..=3),
             false => 0,
         };
+        let readers = more.random_bool(0.3);
         let processes = rng.random_range(1..=3);
         let clients = rng.random_range(1..=3);
         let keys = if rng.random_bool(0.8) { 1 } else { 2 };
@@ -72,6 +75,7 @@ impl Plan {
             keys: if sets { 3 } else { keys },
             sets,
             slots,
+            readers,
             actions: rng.random_range(1..=3),
             is_calm,
             authority: match is_client_clock {

@@ -1,6 +1,8 @@
 //! The store: leases as docs/format.md describes them, in memory.
 
-use std::collections::BTreeMap;
+mod groups;
+
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use crate::asking::inspection::{LockRecord, Lookup};
@@ -26,6 +28,10 @@ pub(super) struct Store {
     fences: BTreeMap<String, i64>,
     /// Whether it forgets locks once they are not live any more, as Redis does.
     pub(super) forgets: bool,
+    /// What the last operation has removed.
+    pub(super) gone: Vec<Gone>,
+    /// The keys of which it has freed something, or lets the readers end sooner.
+    pub(super) freed: BTreeSet<String>,
 }
 
 #[derive(Clone)]
@@ -40,9 +46,16 @@ pub(super) struct Stored {
 
 /// A lock that the store does not have any more.
 pub(super) struct Gone {
-    pub(super) key: Key,
     pub(super) lock_id: LockId,
     pub(super) was_live: bool,
+}
+
+/// The name of the counter of fences: readers have that of their key.
+pub(super) fn counter_of(key: &Key) -> &str {
+    match key.reader_id() {
+        Some(_) => key.base(),
+        None => key.as_str(),
+    }
 }
 
 impl Stored {
@@ -64,12 +77,12 @@ impl Stored {
     }
 }
 
-fn locked(claim: usize, free_in_ms: u64) -> AcquireOutcome {
+fn locked(claim: usize, free_in_ms: u64, is_shared: bool) -> AcquireOutcome {
     AcquireOutcome::Locked {
         claim,
         free_in: Some(Duration::from_millis(free_in_ms)),
-        labels: crate::values::labels::Labels::default(),
-        is_shared: false,
+        labels: Labels::default(),
+        is_shared,
     }
 }
 
@@ -81,58 +94,58 @@ impl Store {
         }
     }
 
-    /// Takes all that is claimed, or nothing. The second value are expired locks that these replace.
+    /// Takes all that is claimed, or nothing.
     pub(super) fn acquire(
         &mut self,
         request: &AcquireRequest,
         now_ms: i64,
-    ) -> (Result<AcquireOutcome, Error>, Vec<Gone>) {
+    ) -> Result<AcquireOutcome, Error> {
         let keys = match self.wanted(&request.claims, now_ms) {
             Ok(keys) => keys,
-            Err((claim, free_in_ms)) => return (Ok(locked(claim, free_in_ms)), Vec::new()),
+            Err((claim, free_in_ms)) => return Ok(locked(claim, free_in_ms, false)),
         };
-        let live = |key: &Key| {
-            let stored = self.locks.get(key.as_str());
-            stored.filter(|stored| stored.is_live(now_ms))
-        };
-        let each = || request.claims.iter().zip(&keys);
-        let own = each().map(|(claim, key)| {
-            let stored = live(key).filter(|stored| stored.lock_id == claim.lock_id)?;
+        let own = request.claims.iter().zip(&keys).map(|(claim, key)| {
+            let stored = self.live(key.as_str(), now_ms);
+            let stored = stored.filter(|stored| stored.lock_id == claim.lock_id)?;
             Some(stored.grant())
         });
         if let Some(grants) = own.collect() {
-            return (Ok(AcquireOutcome::Acquired(grants)), Vec::new());
+            return Ok(AcquireOutcome::Acquired(grants));
         }
-        if let Some((claim, stored)) = (0..)
-            .zip(&keys)
-            .find_map(|(claim, key)| Some((claim, live(key)?)))
-        {
-            return (Ok(locked(claim, stored.free_in_ms(now_ms))), Vec::new());
+        let mut wanted = keys.iter().enumerate();
+        let obstacle = wanted.find_map(|(claim, key)| Some((claim, self.obstacle(key, now_ms)?)));
+        if let Some((claim, (stored, is_shared))) = obstacle {
+            return Ok(locked(claim, stored.free_in_ms(now_ms), is_shared));
         }
-        let counter = |key: &Key| self.fences.get(key.as_str()).copied().unwrap_or_default();
-        let fences = keys.iter().map(|key| Fence::after(counter(key), now_ms));
-        let fences = match fences.collect::<Result<Vec<_>, _>>() {
-            Ok(fences) => fences,
-            Err(error) => return (Err(error), Vec::new()),
-        };
-        let (mut grants, mut gone) = (Batch::new(), Vec::new());
+        let fences = keys.iter().map(|key| self.next_fence(key, now_ms));
+        let fences = fences.collect::<Result<Vec<_>, _>>()?;
+        let mut grants = Batch::new();
         for ((claim, key), fence) in request.claims.iter().zip(keys).zip(fences) {
-            let (name, lock_id) = (key.as_str().to_owned(), claim.lock_id.clone());
-            self.fences.insert(name.clone(), fence.get().cast_signed());
-            gone.extend(self.remove(&name, now_ms));
-            self.index.insert(lock_id.as_str().to_owned(), name.clone());
             let stored = Stored {
                 key,
-                lock_id,
+                lock_id: claim.lock_id.clone(),
                 fence,
                 acquired_at_ms: now_ms,
                 expires_at_ms: now_ms + request.ttl.as_millis(),
                 labels: request.labels.clone(),
             };
             grants.push(stored.grant());
-            self.locks.insert(name, stored);
+            if claim.kind == ClaimKind::Shared {
+                self.join(&stored, now_ms);
+            }
+            self.write(stored, now_ms);
         }
-        (Ok(AcquireOutcome::Acquired(grants)), gone)
+        Ok(AcquireOutcome::Acquired(grants))
+    }
+
+    fn write(&mut self, stored: Stored, now_ms: i64) {
+        let name = stored.key.as_str().to_owned();
+        self.remove(&name, now_ms);
+        let counter = counter_of(&stored.key).to_owned();
+        let (fence, lock_id) = (stored.fence.get(), stored.lock_id.as_str());
+        self.fences.insert(counter, fence.cast_signed());
+        self.index.insert(lock_id.to_owned(), name.clone());
+        self.locks.insert(name, stored);
     }
 
     /// The locks that the claims are to get: of slots, those that they have already, or free ones. Else the claim that gets
@@ -145,8 +158,10 @@ impl Store {
                     keys.push(claim.key.clone());
                     continue;
                 }
-                // The simulation claims none.
-                ClaimKind::Shared => return Err((number, 1)),
+                ClaimKind::Shared => {
+                    keys.push(claim.key.reader(&claim.lock_id));
+                    continue;
+                }
                 ClaimKind::SlotOf(slots) => slots,
             };
             let slots = || (1..=slots.count()).map(|number| claim.key.slot(number));
@@ -165,86 +180,68 @@ impl Store {
         Ok(keys)
     }
 
-    /// The lock that this lock id owns, live or not. The second value is one that the store forgets, now that it is asked for
-    /// it: if its clock is set back afterwards, the lock does not come back.
-    fn owned(&mut self, lock_id: &LockId, now_ms: i64) -> (Option<Stored>, Option<Gone>) {
-        let name = self.index.get(lock_id.as_str()).cloned();
-        let Some(name) = name else {
-            return (None, None);
-        };
-        let stored = self
-            .locks
-            .get(&name)
-            .filter(|stored| stored.lock_id == *lock_id);
-        match stored.cloned() {
-            Some(stored) if self.forgets && !stored.is_live(now_ms) => {
-                (None, self.remove(&name, now_ms))
-            }
-            stored => (stored, None),
+    /// The lock that this lock id owns, live or not. If the store forgets it, or the group of this reader is over, it is removed, now that it
+    /// is asked for it: if its clock is set back afterwards, the lock does not come back. Nobody owns a group.
+    fn owned(&mut self, lock_id: &LockId, now_ms: i64) -> Option<Stored> {
+        let name = self.index.get(lock_id.as_str()).cloned()?;
+        let stored = self.locks.get(&name).cloned();
+        let stored = stored.filter(|stored| stored.lock_id == *lock_id && !stored.is_group())?;
+        let is_over = self.live(&name, now_ms).is_none();
+        if is_over && (self.forgets || stored.is_live(now_ms)) {
+            self.free(&name, now_ms);
+            return None;
         }
+        Some(stored)
     }
 
-    pub(super) fn release(
-        &mut self,
-        lock_id: &LockId,
-        now_ms: i64,
-    ) -> (ReleaseOutcome, Option<Gone>) {
-        let (stored, forgotten) = self.owned(lock_id, now_ms);
-        let Some(stored) = stored else {
-            return (ReleaseOutcome::Absent(Absence::NotFound), forgotten);
+    pub(super) fn release(&mut self, lock_id: &LockId, now_ms: i64) -> ReleaseOutcome {
+        let Some(stored) = self.owned(lock_id, now_ms) else {
+            return ReleaseOutcome::Absent(Absence::NotFound);
         };
-        let gone = self.remove(stored.key.as_str(), now_ms);
+        self.free(stored.key.as_str(), now_ms);
+        self.follow(&stored.key, now_ms);
         match stored.is_live(now_ms) {
-            true => (ReleaseOutcome::Released, gone),
-            false => (ReleaseOutcome::Absent(Absence::Expired), gone),
+            true => ReleaseOutcome::Released,
+            false => ReleaseOutcome::Absent(Absence::Expired),
         }
     }
 
     /// Makes all of them end later, or none. Those that it has found ended are gone.
-    pub(super) fn extend(
-        &mut self,
-        lock_ids: &[LockId],
-        ttl: Ttl,
-        now_ms: i64,
-    ) -> (ExtendOutcome, Option<Gone>) {
-        let mut names = Vec::new();
+    pub(super) fn extend(&mut self, lock_ids: &[LockId], ttl: Ttl, now_ms: i64) -> ExtendOutcome {
+        let mut keys = Vec::new();
         for (lock, lock_id) in lock_ids.iter().enumerate() {
-            let (stored, forgotten) = self.owned(lock_id, now_ms);
             let absent = |absence| ExtendOutcome::Absent { lock, absence };
-            let Some(stored) = stored else {
-                return (absent(Absence::NotFound), forgotten);
+            let Some(stored) = self.owned(lock_id, now_ms) else {
+                return absent(Absence::NotFound);
             };
-            let name = stored.key.as_str();
             if !stored.is_live(now_ms) {
-                let gone = self.remove(name, now_ms);
-                return (absent(Absence::Expired), gone);
+                self.free(stored.key.as_str(), now_ms);
+                return absent(Absence::Expired);
             }
-            names.push(name.to_owned());
+            keys.push(stored.key);
         }
         let expires_at_ms = now_ms + ttl.as_millis();
-        for name in &names {
-            if let Some(stored) = self.locks.get_mut(name) {
+        for key in &keys {
+            if let Some(stored) = self.locks.get_mut(key.as_str()) {
                 stored.expires_at_ms = expires_at_ms;
             }
+            self.follow(key, now_ms);
         }
-        (ExtendOutcome::Extended { expires_at_ms }, None)
+        ExtendOutcome::Extended { expires_at_ms }
     }
 
     pub(super) fn is_locked(&self, key: &Key, now_ms: i64) -> bool {
-        let stored = self.locks.get(key.as_str());
-        stored.is_some_and(|stored| stored.is_live(now_ms))
+        self.live(key.as_str(), now_ms).is_some()
     }
 
     pub(super) fn lookup(&self, lookup: &Lookup, now_ms: i64) -> Option<LockRecord> {
         let stored = match lookup {
-            Lookup::Key(key) => self.locks.get(key.as_str()),
+            Lookup::Key(key) => self.live(key.as_str(), now_ms)?,
             Lookup::LockId(lock_id) => {
-                let name = self.index.get(lock_id.as_str())?;
-                let stored = self.locks.get(name);
-                stored.filter(|stored| stored.lock_id == *lock_id)
+                let stored = self.live(self.index.get(lock_id.as_str())?, now_ms);
+                stored.filter(|stored| stored.lock_id == *lock_id)?
             }
         };
-        let stored = stored.filter(|stored| stored.is_live(now_ms))?;
         Some(LockRecord {
             key: stored.key.clone(),
             lock_id: stored.lock_id.clone(),
@@ -252,24 +249,42 @@ impl Store {
             acquired_at_ms: stored.acquired_at_ms,
             fence: stored.fence,
             labels: stored.labels.clone(),
-            is_shared: false,
+            is_shared: stored.is_reader() || stored.is_group(),
             read_at_ms: now_ms,
         })
     }
 
-    pub(super) fn force_release(&mut self, key: &Key, now_ms: i64) -> (bool, Option<Gone>) {
-        let gone = self.remove(key.as_str(), now_ms);
-        (gone.as_ref().is_some_and(|gone| gone.was_live), gone)
+    /// Frees the key, whoever holds or shares it.
+    pub(super) fn force_release(&mut self, key: &Key, now_ms: i64) -> bool {
+        let was_held = self.is_locked(key, now_ms);
+        self.clear(key, now_ms);
+        self.free(key.as_str(), now_ms);
+        was_held
     }
 
     /// Removes a lock and its index entry in one step.
-    fn remove(&mut self, name: &str, now_ms: i64) -> Option<Gone> {
-        let stored = self.locks.remove(name)?;
+    fn remove(&mut self, name: &str, now_ms: i64) {
+        let was_live = self.live(name, now_ms).is_some();
+        let Some(stored) = self.locks.remove(name) else {
+            return;
+        };
         self.index.remove(stored.lock_id.as_str());
-        Some(Gone {
-            was_live: stored.is_live(now_ms),
-            key: stored.key,
+        self.gone.push(Gone {
+            was_live,
             lock_id: stored.lock_id,
-        })
+        });
+    }
+
+    /// Removes a lock, and tells those who wait: of one that has ended only if the store does not forget it. The lock of a reader keeps nobody
+    /// out by itself.
+    fn free(&mut self, name: &str, now_ms: i64) {
+        let Some(stored) = self.locks.get(name) else {
+            return;
+        };
+        let is_told = stored.is_live(now_ms) || !self.forgets;
+        if is_told && !stored.is_reader() {
+            self.freed.insert(stored.key.base().to_owned());
+        }
+        self.remove(name, now_ms);
     }
 }

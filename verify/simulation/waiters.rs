@@ -8,11 +8,14 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::plan::Plan;
 use crate::asking::outcome::AcquireOutcome;
 use crate::holding::lock::LockOptions;
 use crate::text::error::Error;
-use crate::values::claim::{Claim, Slots};
+use crate::values::claim::{Claim, ClaimKind, Slots};
+use crate::values::key::readers_name;
 use crate::values::time::TIME_TOLERANCE_MS;
+use crate::values::ttl::Ttl;
 use crate::waiting::retry::{RetryPolicy, Wait};
 
 const TOLERANCE: Duration = Duration::from_millis(TIME_TOLERANCE_MS as u64);
@@ -26,17 +29,22 @@ const SHORTEST_ATTEMPT: Duration = Duration::from_millis(100);
 /// Whoever wants several things may gather them after so long.
 const PATIENCE: Duration = Duration::from_millis(250);
 
+/// Whoever wants a key alone may take its gate after so long.
+const PATIENCE_WITH_READERS: Duration = Duration::from_millis(50);
+
 /// Those who wait, and in which order they came.
 pub(super) struct Waiters {
     all: Vec<Waiter>,
     /// By process and key: when the lock ends that somebody was granted, or told of.
     taken: BTreeMap<(usize, String), Instant>,
     operation_timeout: Duration,
+    has_readers: bool,
 }
 
-/// What is wanted of one key: itself, or so many of so many slots.
+/// What is wanted of one key: itself, alone or shared, or so many of so many slots.
 #[derive(PartialEq, Eq)]
 struct Want {
+    /// That of the line in which it is waited for: readers have their own.
     name: String,
     slots: u16,
     take: usize,
@@ -45,6 +53,8 @@ struct Want {
 struct Waiter {
     process: usize,
     wants: Vec<Want>,
+    /// After how long it may gather, if at all.
+    gathers_after: Option<Duration>,
     /// For which of them it waits: what the store has said to stand in the way, or the only one.
     obstacle: Option<usize>,
     /// Whether it waits for that without a doubt: whoever wants several things goes to wait for another without a word if
@@ -75,12 +85,22 @@ struct Waiter {
     has_left: bool,
 }
 
+/// The name of the line in which a claim is waited for.
+fn line_of(claim: &Claim) -> String {
+    let key = claim.key.as_str();
+    match claim.kind {
+        ClaimKind::Shared => readers_name(key),
+        ClaimKind::Exclusive | ClaimKind::SlotOf(_) => key.to_owned(),
+    }
+}
+
 impl Waiters {
-    pub(super) fn new(operation_timeout: Duration) -> Self {
+    pub(super) fn new(plan: &Plan) -> Self {
         Self {
             all: Vec::new(),
             taken: BTreeMap::new(),
-            operation_timeout,
+            operation_timeout: plan.operation_timeout,
+            has_readers: plan.readers,
         }
     }
 
@@ -95,22 +115,24 @@ impl Waiters {
         let number = self.all.len();
         let mut wants: Vec<Want> = Vec::new();
         for claim in claims {
-            let name = claim.key.as_str();
+            let name = line_of(claim);
             match wants.iter_mut().find(|want| want.name == name) {
                 Some(want) => want.take += 1,
                 None => wants.push(Want {
-                    name: name.to_owned(),
+                    name,
                     slots: claim.kind.slots().map_or(0, Slots::count),
                     take: 1,
                 }),
             }
         }
         let is_single = wants.len() == 1;
+        let gathers_after = self.gathers_after(claims);
         self.all.push(Waiter {
             process,
             wants,
             obstacle: is_single.then_some(0),
             is_bound: is_single,
+            gathers_after,
             listens: BTreeSet::new(),
             policy: options.retry,
             lasts: options.ttl.as_duration() + TOLERANCE,
@@ -139,6 +161,14 @@ impl Waiters {
             self.all[number].due = Some(now);
         }
         number
+    }
+
+    fn gathers_after(&self, claims: &[Claim]) -> Option<Duration> {
+        match claims {
+            [one] => (self.has_readers && one.kind == ClaimKind::Exclusive)
+                .then_some(PATIENCE_WITH_READERS),
+            _ => Some(PATIENCE),
+        }
     }
 
     /// The others of its process who wait.
@@ -213,7 +243,7 @@ impl Waiters {
             let other_waiter = &self.all[other];
             if other_waiter.is_asking() {
                 let mut wants = waiter.wants.iter();
-                let is_beside = wants.any(|want| want.slots == 0 && other_waiter.wants(&want.name));
+                let is_beside = wants.any(|want| want.is_alone() && other_waiter.wants(&want.name));
                 return is_beside.then_some("while another asked for the same");
             }
             // Of one whose question was given up at this moment, nobody knows whether it has noticed.
@@ -269,6 +299,8 @@ impl Waiters {
             };
             let was_open =
                 self.all[number].wants.contains(want) && self.all[number].waits_for() != Some(want);
+            // Of what several may ask for at the same time, another may have heard meanwhile that it is held.
+            let was_open = was_open && !want.is_shared();
             if was_open && !waiter.is_asking() && self.is_first(other) {
                 // Nothing that others asked before excuses it.
                 let waiter = &mut self.all[other];
@@ -277,10 +309,11 @@ impl Waiters {
         }
     }
 
-    /// Whether that is a question of one who gathers: it wants more.
-    pub(super) fn is_part(&self, number: usize, claims: &[Claim]) -> bool {
-        let takes = self.all[number].wants.iter().map(|want| want.take);
-        claims.len() < takes.sum()
+    /// Whether that is a question of one who gathers: it wants more, or for longer.
+    pub(super) fn is_part(&self, number: usize, claims: &[Claim], ttl: Ttl) -> bool {
+        let waiter = &self.all[number];
+        let takes = waiter.wants.iter().map(|want| want.take);
+        claims.len() < takes.sum() || ttl.as_duration() + TOLERANCE != waiter.lasts
     }
 
     /// One who gathers asks the store for one of the things that it wants.
@@ -330,7 +363,8 @@ impl Waiters {
             return Err(format!("{number} asked the store {why}"));
         }
         if was_late {
-            return Err(format!("{number} was forgotten for a while"));
+            let policy = self.all[number].policy;
+            return Err(format!("{number} was forgotten for a while: {policy:?}"));
         }
         Ok(before)
     }
@@ -360,11 +394,11 @@ impl Waiters {
         let mut taken = None;
         if let Ok(AcquireOutcome::Locked { claim, free_in, .. }) = answer {
             waiter.asked = None;
-            let name = claims.get(*claim).map(|claim| claim.key.as_str());
+            let name = claims.get(*claim).map(line_of);
             waiter.obstacle = waiter
                 .wants
                 .iter()
-                .position(|want| Some(want.name.as_str()) == name);
+                .position(|want| Some(&want.name) == name.as_ref());
             taken = free_in.map(|free_in| now + free_in);
             due = taken.map_or(due, |end| waiter.asks_by(end));
         }
@@ -387,7 +421,10 @@ impl Waiters {
         let is_first = self.is_first(number) || !self.all[number].policy.waits();
         let waiter = &mut self.all[number];
         if let Some(obstacle) = waiter.obstacle {
+            // Of a key that is shared, another may have asked because of the same message.
+            let is_alone = waiter.wants.len() == 1 || !waiter.wants[obstacle].is_shared();
             let is_hinted = waiter.listens.contains(&obstacle) && waiter.hinted.contains(&obstacle);
+            let is_hinted = is_hinted && is_alone;
             if is_first {
                 waiter.listens.insert(obstacle);
             }
@@ -417,11 +454,17 @@ impl Waiters {
 
     /// A process was told that the lock may be free.
     pub(super) fn hinted(&mut self, process: usize, key: &str) {
+        for name in [key, &*readers_name(key)] {
+            self.hinted_line(process, name);
+        }
+    }
+
+    fn hinted_line(&mut self, process: usize, name: &str) {
         let now = Instant::now();
         for number in 0..self.all.len() {
             let is_first = self.is_first(number);
             let waiter = &mut self.all[number];
-            let place = waiter.wants.iter().position(|want| want.name == key);
+            let place = waiter.wants.iter().position(|want| want.name == name);
             let Some(place) = place.filter(|_| waiter.process == process && !waiter.has_left)
             else {
                 continue;

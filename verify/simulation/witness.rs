@@ -8,19 +8,18 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::plan::Plan;
+use super::store::counter_of;
 use super::waiters::{SLACK, Waiters};
 use crate::asking::hold::AutoExtend;
 use crate::asking::outcome::{AcquireOutcome, ExtendOutcome, Grant};
 use crate::text::error::Error;
 use crate::values::claim::Claim;
 use crate::values::fence::Fence;
-use crate::values::key::Key;
+use crate::values::key::{GATE, Key};
 use crate::values::lock_id::LockId;
 use crate::values::time::TimeAuthority;
 use crate::values::ttl::Ttl;
 
-/// What ends the name of the lock that keeps others from taking several slots of a key.
-const GATE: &str = "\u{37e}0";
 const TOLERANCE: Duration = Duration::from_millis(1000);
 /// The longest pause between two tries to undo, while there are few of them and they take less than a minute.
 const LONGEST_PAUSE: Duration = Duration::from_millis(1000);
@@ -30,7 +29,8 @@ pub(super) struct Witness {
     pub(super) waiters: Waiters,
     locks: Vec<Lock>,
     numbers: HashMap<LockId, usize>,
-    last_fences: BTreeMap<String, Fence>,
+    /// By key: the last fence, and whether readers have it.
+    last_fences: BTreeMap<String, (Fence, bool)>,
     is_calm: bool,
     has_grace: bool,
     /// When the machine last stood still until, and when the store's clock was last set.
@@ -42,8 +42,8 @@ pub(super) struct Witness {
 
 /// A lock id, from the moment in which it was sent.
 struct Lock {
-    /// Of a slot, that of the one which was granted.
-    key: String,
+    /// Of a slot or a reader, that of the one which was granted.
+    key: Key,
     /// The locks of the same acquisition, or that were gathered, this one among them.
     group: Vec<usize>,
     /// Whether it was asked for by one who gathers, and is not granted yet.
@@ -76,6 +76,14 @@ struct Lock {
     absent: Option<Instant>,
 }
 
+/// Whether nobody may have the one lock beside the other: the same, or the key of a reader.
+fn excludes(one: &Key, other: &Key) -> bool {
+    let is_whole = |key: &Key| key.as_str() == key.base();
+    let is_reader = |key: &Key| key.reader_id().is_some();
+    let has_reader = is_reader(one) && is_whole(other) || is_whole(one) && is_reader(other);
+    one == other || has_reader && one.base() == other.base()
+}
+
 struct Extension {
     ttl: Ttl,
     sent: Instant,
@@ -88,7 +96,7 @@ impl Witness {
     pub(super) fn new(start: Instant, plan: &Plan) -> Self {
         Self {
             problems: Vec::new(),
-            waiters: Waiters::new(plan.operation_timeout),
+            waiters: Waiters::new(plan),
             locks: Vec::new(),
             numbers: HashMap::new(),
             last_fences: BTreeMap::new(),
@@ -134,9 +142,9 @@ impl Witness {
     ) -> usize {
         let now = Instant::now();
         let id = self.locks.len();
-        let is_part = waiter.is_some_and(|waiter| self.waiters.is_part(waiter, claims));
+        let is_part = waiter.is_some_and(|waiter| self.waiters.is_part(waiter, claims, ttl));
         let locks = claims.iter().map(|claim| Lock {
-            key: claim.key.as_str().to_owned(),
+            key: claim.key.clone(),
             group: (id..id + claims.len()).collect(),
             is_part,
             process,
@@ -213,17 +221,17 @@ impl Witness {
         {
             return id as u64;
         }
-        let last = self
-            .last_fences
-            .insert(key.as_str().to_owned(), grant.fence);
-        if last.is_some_and(|last| last >= grant.fence) {
+        let (is_reader, name) = (key.reader_id().is_some(), counter_of(key).to_owned());
+        let last = self.last_fences.insert(name, (grant.fence, is_reader));
+        let joins = is_reader && last == Some((grant.fence, true));
+        if last.is_some_and(|(last, _)| last >= grant.fence) && !joins {
             self.problem("a fence is not larger than all before it");
         }
         for other in 0..self.locks.len() {
             self.check_alone(other, id, key);
         }
         let lock = &mut self.locks[id];
-        key.as_str().clone_into(&mut lock.key);
+        lock.key = key.clone();
         lock.granted = Some((now, grant.fence));
         (lock.set, lock.lasts, lock.gone) = (now, ttl, false);
         id as u64
@@ -235,7 +243,7 @@ impl Witness {
         let believes = lock.held.is_some() && lock.told.is_none() && lock.ended.is_none();
         if other == granted
             || !believes
-            || lock.key != key.as_str()
+            || !excludes(&lock.key, key)
             || lock.forced
             || lock.overtaken
         {
@@ -302,7 +310,7 @@ impl Witness {
 
     /// A lock that was gathered is held from its last extension on, which was one of all of the set, and of their gates.
     fn was_gathered(&mut self, id: usize, ttl: Ttl, set: &[usize]) {
-        let is_gate = |id: &usize| self.locks[*id].key.ends_with(GATE);
+        let is_gate = |id: &usize| self.locks[*id].key.slot_number() == Some(GATE);
         let mut of_set = self.locks[id].group.clone();
         of_set.retain(|id| !is_gate(id));
         let lock = &mut self.locks[id];

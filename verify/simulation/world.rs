@@ -82,7 +82,11 @@ pub(super) enum How {
 
 impl Sim {
     pub(super) fn new(seed: u64, is_recorded: bool) -> Self {
-        let (plan, mut rng) = Plan::new(seed);
+        let (plan, rng) = Plan::new(seed);
+        Self::of(plan, rng, is_recorded)
+    }
+
+    pub(super) fn of(plan: Plan, mut rng: SmallRng, is_recorded: bool) -> Self {
         let offset = |rng: &mut SmallRng| Link {
             offset_ms: rng.random_range(-100..=100),
             ..Link::default()
@@ -162,15 +166,13 @@ impl World {
         process: usize,
         request: &AcquireRequest,
     ) -> Result<AcquireOutcome, Error> {
-        let (outcome, replaced) = self.store.acquire(request, self.now_ms(process));
-        for gone in &replaced {
-            self.gone(gone, false);
-        }
+        let outcome = self.store.acquire(request, self.now_ms(process));
+        self.settle(false);
         if let Ok(AcquireOutcome::Acquired(grants)) = &outcome {
             for (claim, grant) in request.claims.iter().zip(grants) {
-                let slot = grant.slot.map(|number| claim.key.slot(number));
-                let key = slot.as_ref().unwrap_or(&claim.key);
-                let id = self.witness.granted(key, grant, request.ttl);
+                let id = self
+                    .witness
+                    .granted(&grant.key_of(claim), grant, request.ttl);
                 self.note("granted", &[process as u64, id, grant.fence.get()]);
             }
         } else {
@@ -180,8 +182,8 @@ impl World {
     }
 
     pub(super) fn release(&mut self, process: usize, lock_id: &LockId) -> ReleaseOutcome {
-        let (outcome, gone) = self.store.release(lock_id, self.now_ms(process));
-        self.removed(gone, false);
+        let outcome = self.store.release(lock_id, self.now_ms(process));
+        self.settle(false);
         outcome
     }
 
@@ -192,32 +194,30 @@ impl World {
         ttl: Ttl,
         numbers: &[usize],
     ) -> ExtendOutcome {
-        let (outcome, gone) = self.store.extend(lock_ids, ttl, self.now_ms(process));
-        match outcome {
-            ExtendOutcome::Extended { .. } => self.witness.extended(lock_ids, numbers),
-            ExtendOutcome::Absent { .. } => self.removed(gone, false),
-        }
+        let outcome = self.store.extend(lock_ids, ttl, self.now_ms(process));
         let is_there = matches!(outcome, ExtendOutcome::Extended { .. });
+        if is_there {
+            self.witness.extended(lock_ids, numbers);
+        }
+        self.settle(false);
         self.note("extend", &[process as u64, u64::from(is_there)]);
         outcome
     }
 
     pub(super) fn force_release(&mut self, process: usize, key: &Key) -> bool {
-        let (was_held, gone) = self.store.force_release(key, self.now_ms(process));
-        self.removed(gone, true);
+        let was_held = self.store.force_release(key, self.now_ms(process));
+        self.settle(true);
         was_held
     }
 
-    fn removed(&mut self, gone: Option<Gone>, is_forced: bool) {
-        let Some(gone) = gone else {
-            return;
-        };
-        // A store that forgets locks tells of none that has ended.
-        let is_told = gone.was_live || !self.store.forgets;
-        if is_told {
-            self.tell(gone.key.base());
+    /// Tells of what the last operation has freed, and notes what it has removed.
+    fn settle(&mut self, is_forced: bool) {
+        for key in std::mem::take(&mut self.store.freed) {
+            self.tell(&key);
         }
-        self.gone(&gone, is_forced);
+        for gone in std::mem::take(&mut self.store.gone) {
+            self.gone(&gone, is_forced);
+        }
     }
 
     fn gone(&mut self, gone: &Gone, is_forced: bool) {

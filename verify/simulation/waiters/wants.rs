@@ -4,14 +4,26 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::{PATIENCE, SLACK, Waiter, Want};
+use super::{SLACK, Waiter, Want};
+use crate::values::key::split_readers;
 use crate::waiting::hand_over::LATE_MESSAGE;
+
+impl Want {
+    /// Whether only one can have it, and so only one asks at a time.
+    pub(super) fn is_alone(&self) -> bool {
+        self.slots == 0 && !self.is_shared()
+    }
+
+    pub(super) fn is_shared(&self) -> bool {
+        split_readers(&self.name).is_some()
+    }
+}
 
 impl Waiter {
     /// Whether it may have begun to gather: it takes its place in other lines then, or in none.
     pub(super) fn may_gather(&self) -> bool {
-        let is_set = self.wants.iter().map(|want| want.take).sum::<usize>() > 1;
-        is_set && self.policy.waits() && self.came + PATIENCE <= Instant::now() + SLACK
+        let may = |after| self.came + after <= Instant::now() + SLACK;
+        self.policy.waits() && self.gathers_after.is_some_and(may)
     }
 
     pub(super) fn is_asking(&self) -> bool {
