@@ -57,7 +57,8 @@ impl State {
             sent,
             has_waited,
         };
-        self.messages.insert(Message::Acquire { id });
+        let is_gate = client.wants_gate;
+        self.messages.insert(Message::Acquire { id, is_gate });
     }
 
     /// Waits no longer for the answer: what may have been granted is released.
@@ -70,6 +71,7 @@ impl State {
         client.phase = Phase::Idle;
         let try_at = None;
         client.undoing.insert(id, Undo { until, try_at });
+        self.leaves_gate(number);
         self.seen.given_up.insert(id, until);
         self.messages.insert(Message::Release { id, is_undo: true });
     }
@@ -82,24 +84,7 @@ impl State {
         }
     }
 
-    pub(crate) fn granted(&mut self, id: Id, fences: Fences) {
-        let Phase::Acquiring {
-            id: asked,
-            sent,
-            has_waited,
-        } = self.client(id.client).phase
-        else {
-            return;
-        };
-        if asked == id {
-            let ends = sent + TTL;
-            self.seen.got_after_waiting |= has_waited;
-            self.client(id.client).phase = Phase::Holding { id, fences, ends };
-            self.look_at_the_clock();
-        }
-    }
-
-    pub(crate) fn held(&mut self, id: Id, place: usize, free_at: u8) {
+    pub(crate) fn held(&mut self, id: Id, place: usize, free_at: u8, by_readers: bool) {
         let now = self.now;
         let client = self.client(id.client);
         // What was not granted need not be undone.
@@ -110,7 +95,9 @@ impl State {
         }
         let poll_at = free_at.min(now + POLL).max(now + 1);
         client.phase = Phase::Waiting { place, poll_at };
-        if client.hinted.contains(&place) {
+        let takes_gate = by_readers && client.gate.is_none();
+        client.wants_gate |= takes_gate;
+        if client.hinted.contains(&place) || takes_gate {
             self.ask(id.client);
         }
     }
@@ -135,17 +122,56 @@ impl State {
                 client.phase = Phase::Lost;
             }
         }
+        let is_over =
+            |client: &Client| !client.is_paused && client.gate.is_some_and(|(_, ends)| ends <= now);
+        let clients = (0..).zip(&self.clients);
+        let over: Vec<u8> = clients
+            .filter(|(_, client)| is_over(client))
+            .map(|(number, _)| number)
+            .collect();
+        over.into_iter().for_each(|number| self.leaves_gate(number));
     }
 }
 
 impl System {
+    pub(crate) fn granted(&self, next: &mut State, id: Id, fences: Fences) {
+        let client = next.client(id.client);
+        let Phase::Acquiring {
+            id: asked,
+            sent,
+            has_waited,
+        } = client.phase
+        else {
+            return;
+        };
+        if asked != id {
+            return;
+        }
+        let ends = sent + TTL;
+        if client.wants_gate {
+            return next.has_gate(id, ends);
+        }
+        client.phase = Phase::Holding { id, fences, ends };
+        let had_gate = match self.fault {
+            Some(Fault::GateStays) => client.gate.take().is_some(),
+            _ => client.gate.is_some(),
+        };
+        next.seen.got_past_readers |= had_gate;
+        next.seen.got_after_waiting |= has_waited;
+        next.leaves_gate(id.client);
+        next.look_at_the_clock();
+    }
+
     /// A client is told that a lock was freed: one that waits for it tries at once, or as soon as it knows what it asks at the
     /// moment. Who waits for a slot waits for any.
     pub(crate) fn wake(&self, next: &mut State, number: u8, place: usize) {
         if self.fault == Some(Fault::WakeWithoutTry) {
             return;
         }
-        let is_any = self.is_slots() && self.fault != Some(Fault::WakeOfOneSlot);
+        let is_any = match self.is_slots() {
+            true => self.fault != Some(Fault::WakeOfOneSlot),
+            false => self.is_shared(),
+        };
         match next.client(number).phase {
             Phase::Waiting { place: wanted, .. } if wanted == place || is_any => next.ask(number),
             Phase::Acquiring { .. } => {
@@ -175,7 +201,9 @@ impl System {
     /// The answer to a message will not come: whoever waits for it finds out in time.
     pub(crate) fn answer_is_lost(&self, next: &mut State, message: &Message) {
         match message {
-            Message::Acquire { id } | Message::Granted { id, .. } | Message::Held { id, .. } => {
+            Message::Acquire { id, .. }
+            | Message::Granted { id, .. }
+            | Message::Held { id, .. } => {
                 let phase = &next.client(id.client).phase;
                 if matches!(phase, Phase::Acquiring { id: asked, .. } if asked == id) {
                     next.give_up(id.client);

@@ -7,6 +7,7 @@
 
 mod clients;
 mod properties;
+mod readers;
 mod state;
 mod store;
 mod system;
@@ -19,11 +20,12 @@ use stateright::{Checker, Expectation, HasDiscoveries, Model};
 
 use self::properties::{
     A_WAITER_GETS_ALL, AFTER_A_CRASH, AFTER_WAITING, ALL_OR_NOTHING, AT_MOST_N, FOUND_BY_ITS_ID,
-    HELD_IN_PART, IN_VAIN, PROMISED, TOGETHER, WAITS_EMPTY,
+    GROUP_LASTS, HELD_IN_PART, IN_VAIN, NOBODY_PASSES, PAST_READERS, PROMISED, TOGETHER,
+    WAITS_EMPTY, WRITES_ALONE,
 };
 use self::worlds::{
-    ALONE, Fault, LATE_EXTENSION, NOTHING, OVERLAPPING, SAME, SLOTS, System, TWO, World,
-    of_one_lock, of_several_locks, system,
+    ALONE, BOTH, Fault, LATE_EXTENSION, NOTHING, OVERLAPPING, READ, READERS, READS, SAME, SLOTS,
+    System, TWO, WRITERS, World, of_one_lock, of_readers, of_several_locks, system,
 };
 
 /// Visits the states of a world on all cores.
@@ -65,6 +67,7 @@ fn interesting() -> BTreeSet<&'static str> {
 fn the_promises_hold_in_every_state_of_one_lock() {
     let mut wanted = interesting();
     wanted.remove(HELD_IN_PART);
+    wanted.remove(PAST_READERS);
     assert_eq!(visit(of_one_lock()), wanted);
 }
 
@@ -72,6 +75,12 @@ fn the_promises_hold_in_every_state_of_one_lock() {
 fn the_promises_hold_in_every_state_of_sets_and_slots() {
     let wanted = [HELD_IN_PART, AFTER_WAITING, IN_VAIN, AFTER_A_CRASH];
     assert!(visit(of_several_locks()).is_superset(&wanted.into()));
+}
+
+#[test]
+fn the_promises_hold_in_every_state_of_readers_and_writers() {
+    let wanted = [PAST_READERS, AFTER_WAITING, IN_VAIN, AFTER_A_CRASH];
+    assert!(visit(of_readers()).is_superset(&wanted.into()));
 }
 
 #[test]
@@ -111,6 +120,14 @@ fn each_mistake_breaks_the_promise_that_is_about_it() {
         (Fault::FenceOfFirstSlot, larger, system(SLOTS, 3, NOTHING)),
         (Fault::KeepsWhileWaiting, WAITS_EMPTY, system(OVERLAPPING, 2, NOTHING)),
         (Fault::WakeOfOneSlot, waiter, system(SLOTS, 3, NOTHING)),
+        (Fault::WriteBesideReaders, WRITES_ALONE, system(BOTH, 2, NOTHING)),
+        (Fault::JoinEnded, expired, system(READ, 4, NOTHING)),
+        (Fault::GroupEndsEarly, GROUP_LASTS, system(READERS, 3, NOTHING)),
+        (Fault::GroupStays, GROUP_LASTS, system(READERS, 2, NOTHING)),
+        (Fault::JoinPastGate, NOBODY_PASSES, system(READERS, 2, NOTHING)),
+        (Fault::GateStays, nothing_left, system(BOTH, 2, NOTHING)),
+        (Fault::GateIsNotTold, waiter, system(WRITERS, 3, NOTHING)),
+        (Fault::ExtendExpired, expired, system(READS, 5, late)),
     ];
     for (fault, broken, system) in mistakes {
         // Without the mistake, the same world keeps the promise.

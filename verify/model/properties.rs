@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use stateright::Property;
 
 use super::state::{Id, Lock, Message, POLL, Phase, State, TOLERANCE};
-use super::worlds::{System, Wants};
+use super::worlds::{KEY, OWN, System, Wants};
 
 /// The properties that are promised there, under its own words.
 pub(crate) const PROMISED: [&str; 5] = [
@@ -23,10 +23,15 @@ pub(crate) const ALL_OR_NOTHING: &str = "Whoever was granted a set has all of it
 pub(crate) const TOGETHER: &str = "All locks of a set end at the same time";
 pub(crate) const WAITS_EMPTY: &str = "Whoever waits holds nothing";
 
+pub(crate) const WRITES_ALONE: &str = "Nobody reads while another writes";
+pub(crate) const GROUP_LASTS: &str = "A group lasts as long as the last of its readers";
+pub(crate) const NOBODY_PASSES: &str = "No reader passes a writer who has the gate";
+
 pub(crate) const HELD_IN_PART: &str = "one waits for a part of what it wants";
 pub(crate) const AFTER_WAITING: &str = "a waiter gets the lock after waiting";
 pub(crate) const IN_VAIN: &str = "a lock is granted after it was given up";
 pub(crate) const AFTER_A_CRASH: &str = "a holder crashes and another gets the lock";
+pub(crate) const PAST_READERS: &str = "a writer gets the key by its gate";
 
 pub(crate) fn all() -> Vec<Property<System>> {
     let mut all = always();
@@ -63,7 +68,7 @@ fn always() -> Vec<Property<System>> {
             is_excused || stale_locks(state).count() == 0
         }),
         Property::always(AT_MOST_N, |system, state: &State| match system.wants {
-            Wants::Keys(_) => true,
+            Wants::Keys(_) | Wants::Shared(_) => true,
             Wants::Slots { count, .. } => {
                 let all = (0..state.locks.len()).map(|place| state.granted_at(place));
                 all.sum::<usize>() <= usize::from(count)
@@ -82,6 +87,17 @@ fn always() -> Vec<Property<System>> {
             locks.all(|lock| *ends.entry(lock.id).or_insert(lock.ends) == lock.ends)
         }),
         Property::always(WAITS_EMPTY, |_, state: &State| !waits_with_some(state)),
+        Property::always(WRITES_ALONE, |system, state: &State| {
+            let mut readers = OWN..state.locks.len();
+            let reads = |place| state.granted_at(place) > 0;
+            !system.is_shared() || state.granted_at(KEY) == 0 || !readers.any(reads)
+        }),
+        Property::always(GROUP_LASTS, |system, state: &State| {
+            let group = state.group().map(|group| (group.ends, group.fence));
+            let last = state.readers().map(|reader| (reader.ends, reader.fence));
+            !system.is_shared() || group == last.max()
+        }),
+        Property::always(NOBODY_PASSES, |_, state: &State| !state.seen.passed_gate),
     ]
 }
 
@@ -103,7 +119,10 @@ fn sometimes() -> Vec<Property<System>> {
             live.any(|lock| given_up(&lock).is_some_and(|until| *until < lock.ends + TOLERANCE))
         }),
         Property::sometimes(AFTER_A_CRASH, |_, state: &State| {
-            let crashed = |id: Id| state.clients[usize::from(id.client)].phase == Phase::Crashed;
+            let crashed = |id: Id| {
+                let client = state.clients.get(usize::from(id.client));
+                client.is_some_and(|client| client.phase == Phase::Crashed)
+            };
             let mut granted = state.seen.granted.iter();
             granted.any(|(place, id, ends)| {
                 let has_ended = crashed(*id) && !state.counts_as_held(*ends);
@@ -114,6 +133,7 @@ fn sometimes() -> Vec<Property<System>> {
             let mut index = state.index.iter();
             index.any(|id| state.owned(*id).is_empty())
         }),
+        Property::sometimes(PAST_READERS, |_, state: &State| state.seen.got_past_readers),
         Property::sometimes(HELD_IN_PART, |_, state: &State| state.seen.was_held_in_part),
     ]
 }
@@ -129,7 +149,8 @@ fn stale_locks(state: &State) -> impl Iterator<Item = bool> {
         });
     holders.flat_map(move |(id, fences)| {
         fences.iter().filter_map(move |(place, fence)| {
-            let lock = state.live_at(*place).filter(|lock| lock.id != id)?;
+            let is_own = |lock: &Lock| lock.id == id || lock.is_group() && lock.fence == *fence;
+            let lock = state.live_at(*place).filter(|lock| !is_own(lock))?;
             Some(*fence < lock.fence)
         })
     })
@@ -137,7 +158,9 @@ fn stale_locks(state: &State) -> impl Iterator<Item = bool> {
 
 /// Whether a lock that is held was given up or released, although its client lives and does not release it any more.
 fn is_left_behind(state: &State, id: Id) -> bool {
-    let client = &state.clients[usize::from(id.client)];
+    let Some(client) = state.clients.get(usize::from(id.client)) else {
+        return false;
+    };
     let release = |is_undo| Message::Release { id, is_undo };
     let is_undone = client.undoing.contains_key(&id)
         || state.messages.contains(&release(true))
@@ -149,8 +172,10 @@ fn is_left_behind(state: &State, id: Id) -> bool {
 /// Whether somebody who waits has a part of what it last asked for.
 fn waits_with_some(state: &State) -> bool {
     state.live().any(|lock| {
-        let client = &state.clients[usize::from(lock.id.client)];
-        let is_waiting = matches!(client.phase, Phase::Waiting { .. });
-        is_waiting && lock.id.number + 1 == client.asked
+        let client = state.clients.get(usize::from(lock.id.client));
+        client.is_some_and(|client| {
+            let is_waiting = matches!(client.phase, Phase::Waiting { .. });
+            is_waiting && lock.id.number + 1 == client.asked
+        })
     })
 }

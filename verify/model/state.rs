@@ -57,6 +57,10 @@ pub(crate) struct Client {
     pub(crate) asked: u8,
     /// It was told, while it was asking, that these were freed.
     pub(crate) hinted: Places,
+    /// What it asks for next is the gate.
+    pub(crate) wants_gate: bool,
+    /// The gate that it has, and until when.
+    pub(crate) gate: Option<(Id, u8)>,
     pub(crate) is_paused: bool,
     /// What it releases until it is known to be gone: acquisitions that it has given up, and releases that have failed.
     pub(crate) undoing: BTreeMap<Id, Undo>,
@@ -99,6 +103,7 @@ pub(crate) enum Phase {
 pub(crate) enum Message {
     Acquire {
         id: Id,
+        is_gate: bool,
     },
     Granted {
         id: Id,
@@ -108,6 +113,7 @@ pub(crate) enum Message {
         id: Id,
         place: usize,
         free_at: u8,
+        by_readers: bool,
     },
     Release {
         id: Id,
@@ -154,6 +160,9 @@ pub(crate) struct Seen {
     pub(crate) undo_met_new_grant: bool,
     pub(crate) got_after_waiting: bool,
     pub(crate) was_held_in_part: bool,
+    /// A reader has joined others although a writer had the gate.
+    pub(crate) passed_gate: bool,
+    pub(crate) got_past_readers: bool,
 }
 
 impl State {

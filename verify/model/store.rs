@@ -1,7 +1,7 @@
 //! What the store does: each operation is one step, as a script or a transaction is.
 
 use super::state::{Fences, Id, Lock, Message, Phase, Places, State, TOLERANCE, TTL};
-use super::worlds::{Fault, System};
+use super::worlds::{Fault, GATE, KEY, OWN, System};
 
 /// More than are granted in a tick: a fence is the time, unless the counter is ahead of it.
 const FENCES_PER_TICK: u8 = 16;
@@ -12,9 +12,18 @@ pub(crate) struct Obstacle {
     free: Places,
 }
 
+impl Obstacle {
+    pub(crate) fn at(held: usize) -> Self {
+        Self {
+            held,
+            free: Places::new(),
+        }
+    }
+}
+
 impl System {
     /// Whether a lock is in the way of an acquisition.
-    fn is_in_the_way(&self, state: &State, lock: Lock) -> bool {
+    pub(crate) fn is_in_the_way(&self, state: &State, lock: Lock) -> bool {
         let tolerance = match self.fault {
             Some(Fault::NoTolerance) => 0,
             Some(Fault::ExpiryIgnored) => u8::MAX / 2,
@@ -24,7 +33,17 @@ impl System {
     }
 
     /// The locks that a client can have, or what is in its way.
-    pub(crate) fn wanted(&self, state: &State, client: usize) -> Result<Places, Obstacle> {
+    pub(crate) fn wanted(
+        &self,
+        state: &State,
+        client: usize,
+        is_gate: bool,
+    ) -> Result<Places, Obstacle> {
+        if self.is_shared() {
+            let place = if is_gate { GATE } else { KEY };
+            let obstacle = self.obstacle(state, client, place);
+            return obstacle.map_or(Ok(Places::from([place])), Err);
+        }
         let (places, size) = (self.places_of(client), self.size_of(client));
         let in_the_way =
             |place: usize| state.locks[place].filter(|lock| self.is_in_the_way(state, *lock));
@@ -47,8 +66,10 @@ impl System {
         Err(Obstacle { held, free })
     }
 
-    pub(crate) fn acquire(&self, next: &mut State, id: Id) {
-        match self.wanted(next, usize::from(id.client)) {
+    pub(crate) fn acquire(&self, next: &mut State, id: Id, is_gate: bool) {
+        let client = usize::from(id.client);
+        match self.wanted(next, client, is_gate) {
+            Ok(_) if self.reads(client) => self.join(next, id),
             Ok(places) => self.grant(next, id, &places),
             Err(obstacle) => self.refuse(next, id, obstacle),
         }
@@ -73,7 +94,7 @@ impl System {
         next.messages.insert(Message::Granted { id, fences });
     }
 
-    fn next_fence(&self, next: &mut State, place: usize) -> u8 {
+    pub(crate) fn next_fence(&self, next: &mut State, place: usize) -> u8 {
         let time = match self.fault {
             Some(Fault::FenceWithoutTime) => 0,
             _ => (next.now + 1) * FENCES_PER_TICK,
@@ -105,7 +126,13 @@ impl System {
             return;
         }
         let free_at = next.locks[place].map_or(next.now, |lock| lock.ends + TOLERANCE);
-        next.messages.insert(Message::Held { id, place, free_at });
+        let by_readers = next.locks[place].is_some_and(|lock| lock.is_group());
+        next.messages.insert(Message::Held {
+            id,
+            place,
+            free_at,
+            by_readers,
+        });
     }
 
     fn write(&self, next: &mut State, id: Id, places: &Places, fences: &Fences) {
@@ -143,7 +170,10 @@ impl System {
         };
         for place in self.in_part(fault, &found) {
             next.seen.foreign_change |= next.locks[place].is_some_and(|lock| lock.id != id);
-            next.free(place);
+            self.free(next, place);
+            if self.is_shared() && place >= OWN {
+                self.follow(next);
+            }
         }
         next.messages.insert(Message::Released {
             id,
@@ -155,12 +185,15 @@ impl System {
     pub(crate) fn extend(&self, next: &mut State, id: Id, sent: u8) {
         let owned = next.owned(id);
         let is_whole = owned.len() == self.size_of(usize::from(id.client));
-        let is_live = owned.iter().all(|place| next.live_at(*place).is_some());
+        let is_live = owned.iter().all(|place| self.is_live(next, *place));
         let was_there = is_whole && (is_live || self.fault == Some(Fault::ExtendExpired));
         if was_there {
             next.seen.revived |= !is_live;
             for place in self.in_part(Fault::ExtendInPart, &owned) {
                 next.prolong(place, id);
+                if self.is_shared() && place >= OWN {
+                    self.follow(next);
+                }
             }
         }
         next.messages.insert(Message::Extended {
@@ -171,24 +204,40 @@ impl System {
     }
 }
 
-impl State {
+impl System {
     /// The store removes the lock, and tells those who wait.
-    pub(crate) fn free(&mut self, place: usize) {
-        let Some(lock) = self.locks[place].take() else {
+    pub(crate) fn free(&self, next: &mut State, place: usize) {
+        if next.remove(place) {
+            self.tell(next, place);
+        }
+    }
+
+    pub(crate) fn tell(&self, next: &mut State, place: usize) {
+        let Some(place) = self.told_at(place) else {
             return;
+        };
+        for (client, waiter) in (0..).zip(&next.clients) {
+            if matches!(
+                waiter.phase,
+                Phase::Waiting { .. } | Phase::Acquiring { .. }
+            ) {
+                next.messages.insert(Message::Freed { client, place });
+            }
+        }
+    }
+}
+
+impl State {
+    /// Removes a lock, and gives whether there was one.
+    pub(crate) fn remove(&mut self, place: usize) -> bool {
+        let Some(lock) = self.locks[place].take() else {
+            return false;
         };
         self.forget_grant(place, lock.id);
         if !self.locks.iter().flatten().any(|one| one.id == lock.id) {
             self.index.remove(&lock.id);
         }
-        for (client, waiter) in (0..).zip(&self.clients) {
-            if matches!(
-                waiter.phase,
-                Phase::Waiting { .. } | Phase::Acquiring { .. }
-            ) {
-                self.messages.insert(Message::Freed { client, place });
-            }
-        }
+        true
     }
 
     fn prolong(&mut self, place: usize, id: Id) {

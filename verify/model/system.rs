@@ -6,7 +6,7 @@ use stateright::{Model, Property};
 
 use super::properties;
 use super::state::{Client, Id, Message, Phase, Places, Seen, State};
-use super::worlds::System;
+use super::worlds::{OWN, System};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Action {
@@ -36,6 +36,8 @@ impl Model for System {
             has_wanted: false,
             asked: 0,
             hinted: Places::new(),
+            wants_gate: false,
+            gate: None,
             is_paused: false,
             undoing: BTreeMap::new(),
         };
@@ -74,7 +76,12 @@ impl Model for System {
             }
         }
         if state.left.forces > 0 {
-            let live = (0..state.locks.len()).filter(|place| state.live_at(*place).is_some());
+            let end = if self.is_shared() {
+                OWN
+            } else {
+                state.locks.len()
+            };
+            let live = (0..end).filter(|place| state.live_at(*place).is_some());
             actions.extend(live.map(Action::Force));
         }
         if state.fence_is_behind {
@@ -103,7 +110,10 @@ impl Model for System {
             Action::Force(place) => {
                 next.left.forces -= 1;
                 next.seen.was_forced = true;
-                next.free(place);
+                if next.locks[place].is_some_and(|lock| lock.is_group()) {
+                    next.clear_readers();
+                }
+                self.free(&mut next, place);
             }
             Action::Pause(client) => {
                 next.left.pauses -= 1;
@@ -120,6 +130,7 @@ impl Model for System {
                 let client = next.client(client);
                 client.phase = Phase::Crashed;
                 client.undoing.clear();
+                (client.wants_gate, client.gate) = (false, None);
             }
             Action::Undo(id) => next.undo(id),
             Action::RaiseFence => {
@@ -203,7 +214,7 @@ impl System {
         let mut clients = next.clients.iter().enumerate();
         let waits_in_vain = clients.any(|(number, client)| {
             let is_waiting = matches!(client.phase, Phase::Waiting { .. }) && !client.is_paused;
-            is_waiting && right.wanted(next, number).is_ok()
+            is_waiting && right.wanted(next, number, client.wants_gate).is_ok()
         });
         next.seen.waits_in_vain = match waits_in_vain {
             true => next.seen.waits_in_vain + 1,
@@ -216,11 +227,16 @@ impl System {
     fn arrive(&self, next: &mut State, message: Message) {
         next.messages.remove(&message);
         match message {
-            Message::Acquire { id } => self.acquire(next, id),
+            Message::Acquire { id, is_gate } => self.acquire(next, id, is_gate),
             Message::Release { id, is_undo } => self.release(next, id, is_undo),
             Message::Extend { id, sent } => self.extend(next, id, sent),
-            Message::Granted { id, fences } => next.granted(id, fences),
-            Message::Held { id, place, free_at } => next.held(id, place, free_at),
+            Message::Granted { id, fences } => self.granted(next, id, fences),
+            Message::Held {
+                id,
+                place,
+                free_at,
+                by_readers,
+            } => next.held(id, place, free_at, by_readers),
             Message::Released { id, was_there, .. } => self.released(next, id, was_there),
             Message::Extended {
                 id,

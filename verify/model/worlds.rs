@@ -1,5 +1,10 @@
 //! The worlds whose states are visited: what is wanted in each, what may happen there, and how many states it has.
 
+/// The places of the lock on the key, and of the gate. Behind them are those of the locks that readers have for themselves.
+pub(crate) const KEY: usize = 0;
+pub(crate) const GATE: usize = 1;
+pub(crate) const OWN: usize = 2;
+
 /// What each client asks for.
 #[derive(Clone, Copy)]
 pub(crate) enum Wants {
@@ -7,6 +12,14 @@ pub(crate) enum Wants {
     Keys(&'static [&'static [usize]]),
     /// So many of the slots of one key.
     Slots { count: u8, takes: &'static [usize] },
+    /// One key, to read or to write.
+    Shared(&'static [Mode]),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Mode {
+    Reads,
+    Writes,
 }
 
 /// What is done wrong, to see that it is found.
@@ -54,6 +67,20 @@ pub(crate) enum Fault {
     KeepsWhileWaiting,
     /// Whoever waits for a slot hears only of the one that it found held.
     WakeOfOneSlot,
+    /// A writer does not look at readers.
+    WriteBesideReaders,
+    /// A reader joins a group that has ended.
+    JoinEnded,
+    /// A reader that joins a group does not make it last.
+    GroupEndsEarly,
+    /// The last reader leaves the group behind.
+    GroupStays,
+    /// A reader does not look for a gate.
+    JoinPastGate,
+    /// A writer that has the key keeps its gate.
+    GateStays,
+    /// The store does not tell readers of the end of a gate.
+    GateIsNotTold,
 }
 
 /// Some locks, their store and its clients.
@@ -144,6 +171,13 @@ const TAKES: Wants = Wants::Slots {
     takes: &[2, 1],
 };
 
+pub(crate) const READS: Wants = Wants::Shared(&[Mode::Reads]);
+pub(crate) const READ: Wants = Wants::Shared(&[Mode::Reads, Mode::Reads]);
+/// Readers come and go before a writer, and between two.
+pub(crate) const READERS: Wants = Wants::Shared(&[Mode::Reads, Mode::Reads, Mode::Writes]);
+pub(crate) const WRITERS: Wants = Wants::Shared(&[Mode::Reads, Mode::Writes, Mode::Writes]);
+pub(crate) const BOTH: Wants = Wants::Shared(&[Mode::Reads, Mode::Writes]);
+
 pub(crate) fn system(wants: Wants, ticks: u8, budget: Budget) -> System {
     System {
         wants,
@@ -180,6 +214,18 @@ pub(crate) fn of_several_locks() -> [World; 6] {
     worlds
 }
 
+/// The same of one key that is read and written.
+pub(crate) fn of_readers() -> [World; 4] {
+    #[rustfmt::skip]
+    let worlds = [
+        world("two readers and a writer", system(READERS, 3, NOTHING), (168_340, 483_306)),
+        world("two writers and a reader", system(WRITERS, 3, NOTHING), (464_254, 1_428_063)),
+        world("a reader and a writer, and an undo", system(BOTH, 4, UNDO), (824_941, 2_230_653)),
+        world("a reader and a writer, and a crash", system(BOTH, 5, CRASH), (97_377, 218_910)),
+    ];
+    worlds
+}
+
 fn world(name: &'static str, system: System, (states, steps): (usize, usize)) -> World {
     World {
         name,
@@ -198,6 +244,7 @@ impl System {
         match self.wants {
             Wants::Keys(sets) => sets.len(),
             Wants::Slots { takes, .. } => takes.len(),
+            Wants::Shared(modes) => modes.len(),
         }
     }
 
@@ -206,6 +253,7 @@ impl System {
         match self.wants {
             Wants::Keys(sets) => sets[client].len(),
             Wants::Slots { takes, .. } => takes[client],
+            Wants::Shared(_) => 1,
         }
     }
 
@@ -217,11 +265,15 @@ impl System {
                 let more = usize::from(self.fault == Some(Fault::OneSlotMore));
                 (0..usize::from(count) + more).collect()
             }
+            Wants::Shared(_) => vec![KEY],
         }
     }
 
     /// How many places the store has.
     pub(crate) fn places(&self) -> usize {
+        if self.is_shared() {
+            return OWN + self.clients();
+        }
         let all = (0..self.clients()).flat_map(|client| self.places_of(client));
         all.max().map_or(0, |last| last + 1)
     }
