@@ -7,6 +7,7 @@ use crate::asking::outcome::Outcome;
 use crate::asking::request::Operation;
 use crate::holding::guard::LockGuard;
 use crate::holding::lock::{LockOptions, lock};
+use crate::values::claim::Claim;
 use crate::values::key::Key;
 use crate::values::ttl::Ttl;
 
@@ -49,6 +50,30 @@ async fn an_extension_that_is_not_sent_leaves_the_lock_as_it_is() {
         lost.await;
         assert_eq!(start.elapsed().as_millis(), 6000);
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_writer_with_a_gate_leaves_in_time_although_nobody_answers() {
+    let sim = Sim::new(0, false);
+    sim.with(|world| world.plan.is_calm = true);
+    let process: Arc<dyn Backend> = Process::new(&sim, 0);
+    let key = Key::new("0").unwrap();
+    let options = LockOptions {
+        ttl: Ttl::from_millis(60_000).unwrap(),
+        ..LockOptions::default()
+    };
+    let shared = Claim::shared(key.clone()).unwrap();
+    let _reading = lock(&process, shared, &options).await.unwrap();
+    let cut = async {
+        sleep(Duration::from_millis(3500)).await;
+        let (until, how) = (Instant::now() + Duration::from_secs(60), How::Lost);
+        sim.with(|world| world.links[0].cut = Some(Cut { until, how }));
+    };
+    let start = Instant::now();
+    let (writing, ()) = tokio::join!(lock(&process, &key, &options), cut);
+    assert!(writing.is_err());
+    let longest = Duration::from_millis(5_100) + waiters::SLACK;
+    assert!(start.elapsed() <= longest, "{:?}", start.elapsed());
 }
 
 #[tokio::test(start_paused = true)]

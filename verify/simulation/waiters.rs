@@ -421,10 +421,8 @@ impl Waiters {
         let is_first = self.is_first(number) || !self.all[number].policy.waits();
         let waiter = &mut self.all[number];
         if let Some(obstacle) = waiter.obstacle {
-            // Of a key that is shared, another may have asked because of the same message.
-            let is_alone = waiter.wants.len() == 1 || !waiter.wants[obstacle].is_shared();
             let is_hinted = waiter.listens.contains(&obstacle) && waiter.hinted.contains(&obstacle);
-            let is_hinted = is_hinted && is_alone;
+            let is_hinted = is_hinted && waiter.asks_when_told(obstacle);
             if is_first {
                 waiter.listens.insert(obstacle);
             }
@@ -475,7 +473,7 @@ impl Waiters {
             if waiter.is_asking() {
                 // With its first question, it may not have been listening yet.
                 waiter.hinted.insert(place);
-            } else if is_first && waiter.obstacle == Some(place) {
+            } else if is_first && waiter.obstacle == Some(place) && waiter.asks_when_told(place) {
                 let soon = now + waiter.late_message(place);
                 waiter.due = Some(waiter.due.map_or(soon, |due| due.min(soon)));
             }

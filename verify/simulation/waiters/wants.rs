@@ -52,6 +52,11 @@ impl Waiter {
         self.wants.get(self.obstacle?)
     }
 
+    /// Whether it asks because of each message. Of a key that a set wants to share, another may have asked because of the same message.
+    pub(super) fn asks_when_told(&self, place: usize) -> bool {
+        self.wants.len() == 1 || !self.wants[place].is_shared()
+    }
+
     pub(super) fn is_of_slots(&self, place: usize) -> bool {
         self.wants[place].slots > 0
     }

@@ -25,7 +25,7 @@ use crate::values::ttl::Ttl;
 pub(super) const PART_TTL: Duration = Duration::from_secs(3);
 /// In a window that is longer than the longest TTL, the parts are extended each time this has passed.
 const EXTENDED_EVERY: Duration = Duration::from_secs(1);
-/// The shortest time that the extension or release of parts gets for its answer.
+/// The shortest time that the extension of parts gets for its answer.
 pub(super) const SHORTEST_CALL: Duration = Duration::from_millis(100);
 
 /// The parts that a waiter has so far. They are given back when this is dropped.
@@ -152,14 +152,19 @@ impl Gathered {
         self.taken.iter().map(|part| part.key.clone()).collect()
     }
 
-    /// Releases all parts in one step. If that fails, they are released in the background.
+    /// Releases all parts in one step. If that fails, or the waiter's time is over, which its last attempt needs then, they are released in the
+    /// background.
     pub(super) async fn give_back(mut self) {
-        if self.taken.is_empty() {
+        let left = self
+            .limit
+            .map(|limit| limit.saturating_duration_since(Instant::now()));
+        if self.taken.is_empty() || left.is_some_and(|left| left.is_zero()) {
             return;
         }
         let release = Operation::Release(self.lock_ids().into());
+        let most = self.backend.operation_timeout();
         let call = CallOptions {
-            timeout: Some(self.time_for_answer(self.backend.operation_timeout())),
+            timeout: Some(left.map_or(most, |left| left.min(most))),
             keys: self.keys(),
             ..CallOptions::default()
         };
