@@ -422,7 +422,6 @@ impl Waiters {
         let waiter = &mut self.all[number];
         if let Some(obstacle) = waiter.obstacle {
             let is_hinted = waiter.listens.contains(&obstacle) && waiter.hinted.contains(&obstacle);
-            let is_hinted = is_hinted && waiter.asks_when_told(obstacle);
             if is_first {
                 waiter.listens.insert(obstacle);
             }
@@ -473,7 +472,7 @@ impl Waiters {
             if waiter.is_asking() {
                 // With its first question, it may not have been listening yet.
                 waiter.hinted.insert(place);
-            } else if is_first && waiter.obstacle == Some(place) && waiter.asks_when_told(place) {
+            } else if is_first && waiter.obstacle == Some(place) {
                 let soon = now + waiter.late_message(place);
                 waiter.due = Some(waiter.due.map_or(soon, |due| due.min(soon)));
             }

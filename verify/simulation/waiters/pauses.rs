@@ -44,7 +44,7 @@ impl Waiter {
         others_asked: Option<Instant>,
     ) -> bool {
         // What it asks then, and when, is between it and those who want the same.
-        if self.may_gather() {
+        if self.may_gather() || self.shares_in_a_set() {
             return false;
         }
         let goes_on = |since: Instant| match since > self.asked_at {

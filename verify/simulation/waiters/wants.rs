@@ -52,9 +52,9 @@ impl Waiter {
         self.wants.get(self.obstacle?)
     }
 
-    /// Whether it asks because of each message. Of a key that a set wants to share, another may have asked because of the same message.
-    pub(super) fn asks_when_told(&self, place: usize) -> bool {
-        self.wants.len() == 1 || !self.wants[place].is_shared()
+    /// Whether it wants to share one of several keys. Others who share it may have asked because of the same message.
+    pub(super) fn shares_in_a_set(&self) -> bool {
+        self.wants.len() > 1 && self.wants.iter().any(Want::is_shared)
     }
 
     pub(super) fn is_of_slots(&self, place: usize) -> bool {
