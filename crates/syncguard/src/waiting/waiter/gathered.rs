@@ -103,7 +103,7 @@ impl Gathered {
             ..Extension::new(self.lock_ids(), ttl)
         };
         let call = CallOptions {
-            timeout: Some(self.time_for_answer(left)),
+            timeout: Some(self.time_left(left).max(SHORTEST_CALL)),
             ..CallOptions::default()
         };
         match operation::extend(&self.backend, extension, call, pending()).await {
@@ -140,12 +140,12 @@ impl Gathered {
         Some(Granted { grants, asked })
     }
 
-    /// How long to wait for an answer: `most`, or what is left of the waiter's time.
-    fn time_for_answer(&self, most: Duration) -> Duration {
+    /// What is left of the waiter's time, at most `most`.
+    fn time_left(&self, most: Duration) -> Duration {
         let left = self
             .limit
             .map(|limit| limit.saturating_duration_since(Instant::now()));
-        left.map_or(most, |left| left.min(most)).max(SHORTEST_CALL)
+        left.map_or(most, |left| left.min(most))
     }
 
     fn keys(&self) -> Batch<Key> {
@@ -155,16 +155,13 @@ impl Gathered {
     /// Releases all parts in one step. If that fails, or the waiter's time is over, which its last attempt needs then, they are released in the
     /// background.
     pub(super) async fn give_back(mut self) {
-        let left = self
-            .limit
-            .map(|limit| limit.saturating_duration_since(Instant::now()));
-        if self.taken.is_empty() || left.is_some_and(|left| left.is_zero()) {
+        let left = self.time_left(self.backend.operation_timeout());
+        if self.taken.is_empty() || left.is_zero() {
             return;
         }
         let release = Operation::Release(self.lock_ids().into());
-        let most = self.backend.operation_timeout();
         let call = CallOptions {
-            timeout: Some(left.map_or(most, |left| left.min(most))),
+            timeout: Some(left),
             keys: self.keys(),
             ..CallOptions::default()
         };
