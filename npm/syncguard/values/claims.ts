@@ -10,17 +10,11 @@ import { normalizeAndValidateKey } from "./values.js";
 
 const { maxClaims, maxSlots } = constants;
 
-/** What a kind of claim is for whoever asks: TypeScript wants a line for each. */
-const KINDS: Record<
-  ClaimKind["kind"],
-  {
-    /** Whether a key that is there twice is one key. */
-    readonly isOneIfTwice: boolean;
-  }
-> = {
-  exclusive: { isOneIfTwice: true },
-  shared: { isOneIfTwice: true },
-  slots: { isOneIfTwice: false },
+/** For each kind of claim, whether a key that is there twice is one key. TypeScript wants a line for each. */
+const IS_ONE_IF_TWICE: Record<ClaimKind["kind"], boolean> = {
+  exclusive: true,
+  shared: true,
+  slots: false,
 };
 
 /** What an acquisition is to lock. */
@@ -100,7 +94,7 @@ function readWanted(wanted: Wanted): LockTarget {
 
 /** Checks that two claims of one key can count as one. */
 function checkSame(before: ClaimKind, claim: ClaimKind): void {
-  if (!KINDS[before.kind].isOneIfTwice || !KINDS[claim.kind].isOneIfTwice) {
+  if (!IS_ONE_IF_TWICE[before.kind] || !IS_ONE_IF_TWICE[claim.kind]) {
     throw invalid("keys must not contain a key twice where slots of it are asked for");
   }
   if (before.kind !== claim.kind) throw invalid(BOTH_MODES);
