@@ -1,5 +1,6 @@
 //! Sees who waits for a lock, and says who was forgotten or overtaken.
 
+mod lines;
 mod pauses;
 mod wants;
 
@@ -8,11 +9,12 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use self::lines::{Want, line_of, wants_of};
 use super::plan::Plan;
 use crate::asking::outcome::AcquireOutcome;
 use crate::holding::lock::LockOptions;
 use crate::text::error::Error;
-use crate::values::claim::{Claim, ClaimKind, Slots};
+use crate::values::claim::{Claim, ClaimKind};
 use crate::values::key::readers_name;
 use crate::values::time::TIME_TOLERANCE_MS;
 use crate::values::ttl::Ttl;
@@ -39,15 +41,6 @@ pub(super) struct Waiters {
     taken: BTreeMap<(usize, String), Instant>,
     operation_timeout: Duration,
     has_readers: bool,
-}
-
-/// What is wanted of one key: itself, alone or shared, or so many of so many slots.
-#[derive(PartialEq, Eq)]
-struct Want {
-    /// That of the line in which it is waited for: readers have their own.
-    name: String,
-    slots: u16,
-    take: usize,
 }
 
 struct Waiter {
@@ -85,15 +78,6 @@ struct Waiter {
     has_left: bool,
 }
 
-/// The name of the line in which a claim is waited for.
-fn line_of(claim: &Claim) -> String {
-    let key = claim.key.as_str();
-    match claim.kind {
-        ClaimKind::Shared => readers_name(key),
-        ClaimKind::Exclusive | ClaimKind::SlotOf(_) => key.to_owned(),
-    }
-}
-
 impl Waiters {
     pub(super) fn new(plan: &Plan) -> Self {
         Self {
@@ -113,18 +97,7 @@ impl Waiters {
     ) -> usize {
         let now = Instant::now();
         let number = self.all.len();
-        let mut wants: Vec<Want> = Vec::new();
-        for claim in claims {
-            let name = line_of(claim);
-            match wants.iter_mut().find(|want| want.name == name) {
-                Some(want) => want.take += 1,
-                None => wants.push(Want {
-                    name,
-                    slots: claim.kind.slots().map_or(0, Slots::count),
-                    take: 1,
-                }),
-            }
-        }
+        let wants = wants_of(claims);
         let is_single = wants.len() == 1;
         let gathers_after = self.gathers_after(claims);
         self.all.push(Waiter {

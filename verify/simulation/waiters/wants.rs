@@ -4,20 +4,9 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::{SLACK, Waiter, Want};
-use crate::values::key::split_readers;
+use super::lines::Want;
+use super::{SLACK, Waiter};
 use crate::waiting::hand_over::LATE_MESSAGE;
-
-impl Want {
-    /// Whether only one can have it, and so only one asks at a time.
-    pub(super) fn is_alone(&self) -> bool {
-        self.slots == 0 && !self.is_shared()
-    }
-
-    pub(super) fn is_shared(&self) -> bool {
-        split_readers(&self.name).is_some()
-    }
-}
 
 impl Waiter {
     /// Whether it may have begun to gather: it takes its place in other lines then, or in none.
