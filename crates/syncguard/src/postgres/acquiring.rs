@@ -99,10 +99,12 @@ impl PostgresBackend {
         request: &AcquireRequest,
     ) -> Result<Option<Attempted>, Error> {
         match (request.claims.as_slice(), &request.due) {
-            ([claim], None) if claim.kind == ClaimKind::Shared && executor.joins.gathers() => {
+            ([claim], None)
+                if claim.kind == ClaimKind::Shared && executor.joins.gathers(Some(&claim.key)) =>
+            {
                 let labels = self.stored(&request.labels, None);
                 let join = Join::new(claim, request.ttl, labels)?;
-                executor.joins.join(|| join).await
+                executor.joins.gather(join).await
             }
             _ => Ok(None),
         }

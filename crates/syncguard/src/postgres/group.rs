@@ -3,7 +3,9 @@
 //! Once most connections of a pool are in use, acquisitions run in groups, one group after the other, and so do
 //! releases and heartbeats. Those that arrive while a group is running form the next one, which is one statement and one
 //! commit on one connection. Each member gets its own outcome. A group never waits for a lock in the server: a
-//! member that would have to wait runs alone instead, and so delays nobody else.
+//! member that would have to wait runs alone instead, and so delays nobody else. Joins are the exception: those of
+//! one key wait for the same row, so a group of them waits for it as well, within the quota of the key, and they run in
+//! groups already when that is used up.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -13,18 +15,15 @@ use std::time::{Duration, Instant};
 use tokio::sync::{Semaphore, oneshot};
 use tokio::time::timeout;
 
-use super::connection::quota::rows;
+use super::connection::quota::{Subject, rows};
 use super::runner::StatementRunner;
 use super::statement::{Plan, Row};
 use crate::background::work::Work;
 use crate::mutex::lock;
 use crate::text::error::{Error, ErrorKind};
 use crate::values::batch::Batch;
+use crate::values::key::Key;
 use crate::values::lock_id::LockId;
-
-/// The most members of a group. It keeps the transaction short, and the advisory locks of many processes' groups
-/// within the server's lock table, which has some 6,000 entries.
-const MOST: usize = 32;
 
 /// How long a group waits for the one before it, at most: little compared with the round trip to a distant server.
 const PATIENCE: Duration = Duration::from_millis(1);
@@ -41,6 +40,10 @@ pub(super) trait Grouped: fmt::Debug + Send + Sync + 'static {
     /// Whether its statement [is urgent](super::statement::Statement::is_urgent).
     const IS_URGENT: bool;
 
+    /// The most members of a group. It keeps the transaction short, and the advisory locks of many processes' groups
+    /// within the server's lock table, which has some 6,000 entries.
+    const MOST: usize = 32;
+
     /// The locks of an item.
     fn lock_ids(item: &Self::Item) -> &[LockId];
 
@@ -48,6 +51,11 @@ pub(super) trait Grouped: fmt::Debug + Send + Sync + 'static {
     fn agree(item: &Self::Item, other: &Self::Item) -> bool {
         let others = Self::lock_ids(other);
         !Self::lock_ids(item).iter().any(|own| others.contains(own))
+    }
+
+    /// The key for whose row the statement may wait, if it may. It is the same for all who agree.
+    fn key(_item: &Self::Item) -> Option<&Key> {
+        None
     }
 
     /// The items as parameters of the statement.
@@ -88,6 +96,7 @@ type Answer<W> = Result<Option<<W as Grouped>::Outcome>, Error>;
 
 struct Group<W: Grouped> {
     since: Instant,
+    key: Option<Key>,
     /// `None` once it has a connection: then it takes no more members.
     members: Mutex<Option<Vec<Member<W>>>>,
 }
@@ -113,18 +122,30 @@ impl<W: Grouped> Groups<W> {
         }
     }
 
-    /// Whether connections are short, so that what comes now may run in a group.
-    pub(super) fn gathers(&self) -> bool {
-        self.runner.connections.is_busy()
+    /// Whether connections are short, in all or for this key, so that what comes now may run in a group.
+    pub(super) fn gathers(&self, key: Option<&Key>) -> bool {
+        let connections = &self.runner.connections;
+        let is_used_up = |key: &Key| {
+            let quotas = connections.quotas.as_ref();
+            quotas.is_some_and(|quotas| quotas.is_used_up(Subject::Key(key.as_str())))
+        };
+        connections.is_busy() || key.is_some_and(is_used_up)
     }
 
-    /// Runs the item in a group if it [gathers](Self::gathers); `None` if it has to run alone.
+    /// Runs the item in a group if connections are short; `None` if it has to run alone.
     pub(super) async fn join(self: &Arc<Self>, item: impl FnOnce() -> W::Item) -> Answer<W> {
-        if !self.gathers() {
-            return Ok(None);
+        match self.gathers(None) {
+            true => self.gather(item()).await,
+            false => Ok(None),
         }
-        let _under_way = self.runner.connections.begin();
-        let Some(answered) = self.enter(item()) else {
+    }
+
+    /// Runs the item in a group; `None` if it cannot be in one group with those that wait.
+    pub(super) async fn gather(self: &Arc<Self>, item: W::Item) -> Answer<W> {
+        let connections = &self.runner.connections;
+        // Who waits for a permit of the key does not count as one that uses a connection.
+        let _under_way = connections.is_busy().then(|| connections.begin());
+        let Some(answered) = self.enter(item) else {
             return Ok(None);
         };
         answered.await.unwrap_or_else(|_| {
@@ -143,10 +164,12 @@ impl<W: Grouped> Groups<W> {
             let agrees = members.iter().all(|other| W::agree(&other.item, &item));
             return agrees.then(|| Member::join(item, members));
         }
+        let key = W::key(&item).cloned();
         let mut members = Vec::new();
         let answered = Member::join(item, &mut members);
         let group = Arc::new(Group {
             since: Instant::now(),
+            key,
             members: Mutex::new(Some(members)),
         });
         *open = Some(Arc::clone(&group));
@@ -169,14 +192,19 @@ impl<W: Grouped> Groups<W> {
             let plan = self.work.plan(params);
             self.runner.silenced(&plan).unwrap_or(plan)
         };
-        // Waiting for the group before lets members gather; the limit keeps one that hangs from blocking all.
-        let _permit = timeout(PATIENCE, self.running.acquire()).await;
+        let connections = &self.runner.connections;
+        let run = async {
+            let subjects = group.key.iter().map(|key| Subject::Key(key.as_str()));
+            let subjects: Batch<_> = subjects.collect();
+            let _permits = match &connections.quotas {
+                Some(quotas) => Some(quotas.acquire(&subjects).await),
+                None => None,
+            };
+            // Waiting for the group before lets members gather; the limit keeps one that hangs from blocking all.
+            let _running = timeout(PATIENCE, self.running.acquire()).await;
+            connections.transport.run_late(W::IS_URGENT, &plan).await
+        };
         // No member waits for longer than one limit, so after two of them nobody does.
-        let run = self
-            .runner
-            .connections
-            .transport
-            .run_late(W::IS_URGENT, &plan);
         let row = timeout(self.limit * 2, run).await;
         let (members, params) = begun.into_inner().unwrap_or_else(|| group.begin());
         let replies = match &row {
@@ -233,7 +261,7 @@ impl<W: Grouped> Group<W> {
     /// Whether it takes another member. A group that has waited for long does not: it may soon give up, while
     /// a new member still has time left.
     fn takes_more(&self, members: &[Member<W>], limit: Duration) -> bool {
-        members.len() < MOST && self.since.elapsed() < limit / 10
+        members.len() < W::MOST && self.since.elapsed() < limit / 10
     }
 
     /// Closes the group. Gives the members that still wait, and the parameters of the statement for them.

@@ -9,6 +9,7 @@ use tokio::task::JoinSet;
 
 use crate::stage::{backend, options, server, until_waiting};
 use crate::support::attempts::Attempts as _;
+use crate::support::claims::{shared, try_take};
 use crate::support::link::Link;
 use crate::support::locks::{acquire, key, try_acquire};
 use crate::support::precedence::locks_are_kept_and_freed_before_a_crowd;
@@ -58,10 +59,11 @@ async fn a_stuck_row_leaves_connections_to_other_keys() {
     for number in 0..200 {
         let (ours, id) = (Arc::clone(&ours), grant.lock_id.clone());
         stuck.spawn(async move {
-            match number % 3 {
+            match number % 4 {
                 0 => drop(ours.release(&id).await),
                 1 => drop(ours.force_release(&key("stuck")).await),
-                _ => drop(try_acquire(&*ours, "stuck").await),
+                2 => drop(try_acquire(&*ours, "stuck").await),
+                _ => drop(try_take(&*ours, [shared("stuck")]).await),
             }
         });
     }

@@ -15,7 +15,7 @@ use tokio::task::JoinSet;
 use tokio_postgres::Client;
 
 use crate::flights::Proxy;
-use crate::groups::{COUNT, at_once, scarce};
+use crate::groups::{at_once, scarce};
 use crate::scene::named;
 use crate::shared::{end_of, rows};
 use crate::stage::{backend, count, options, server, sessions, until_waiting};
@@ -32,6 +32,7 @@ tests![
     many_readers_come_and_go_at_once,
     heartbeats_of_many_readers_run_in_groups,
     many_join_in_a_round_trip,
+    those_for_whom_their_key_has_no_connection_join_together,
     many_who_ask_at_once_are_refused_by_one_writer,
     a_join_that_nobody_waits_for_leaves_no_group,
 ];
@@ -185,6 +186,9 @@ async fn heartbeats_of_many_readers_run_in_groups() {
 
 const OWNER: &str = "a,b c";
 
+/// More than there are in a group.
+const COUNT: usize = 140;
+
 /// One who asks to join, with an owner.
 async fn ask(backend: Arc<PostgresBackend>) -> AcquireOutcome {
     let mut request = AcquireRequest::of([shared("k")], ttl(60_000)).unwrap();
@@ -250,6 +254,36 @@ async fn many_join_in_a_round_trip() {
     let left = join_all(readers.iter().map(|reader| leave(&*ours, reader))).await;
     assert!(left.iter().all(|it| *it == ReleaseOutcome::Released));
     assert!(rows(&client, &tables, "k").await.is_empty());
+}
+
+/// The pool is larger here: the key may not use all of it, and the rest is free.
+async fn those_for_whom_their_key_has_no_connection_join_together() {
+    let (ours, tables) = scarce("a crowd of readers", 10).await;
+    let (client, watcher) = (server().client().await, server().client().await);
+    let first = ask(Arc::clone(&ours)).await;
+    stopped(&client, &tables, "k").await;
+    let alone: Vec<_> = (0..5)
+        .map(|_| tokio::spawn(ask(Arc::clone(&ours))))
+        .collect();
+    until_waiting(&watcher, "a crowd of readers", 5).await;
+    let others = waiting(|| ask(Arc::clone(&ours))).await;
+    // They leave the rest of the pool to other keys.
+    acquire(&*ours, "another").await;
+    client.batch_execute("COMMIT").await.unwrap();
+    let mut answers = vec![first];
+    for answer in join_all(alone).await {
+        answers.push(answer.unwrap());
+    }
+    answers.extend(join_all(others).await);
+    assert!(answers.iter().all(|it| !it.is_locked()));
+    let written = format!(
+        "SELECT count(*), count(DISTINCT xmin::text) FROM {} WHERE key LIKE 'k\u{37e}%'",
+        tables.locks()
+    );
+    let row = client.query_one(&written, &[]).await.unwrap();
+    // Six alone, then a full group and the rest.
+    let (readers, statements): (i64, i64) = (row.get(0), row.get(1));
+    assert_eq!((readers, statements), (6 + COUNT as i64, 8));
 }
 
 async fn many_who_ask_at_once_are_refused_by_one_writer() {

@@ -92,6 +92,13 @@ impl Quotas {
         permits
     }
 
+    /// Whether another statement on this subject would have to wait for a permit.
+    pub(in crate::postgres) fn is_used_up(&self, subject: Subject<'_>) -> bool {
+        let in_use = self.lock();
+        let quota = in_use.get(&self.hasher.hash_one(subject));
+        quota.is_some_and(|quota| quota.permits.available_permits() == 0)
+    }
+
     async fn acquire_one(&self, hash: u64, most: usize) -> QuotaPermit<'_> {
         let permits = {
             let mut in_use = self.lock();

@@ -17,6 +17,7 @@ use crate::postgres::tables::Tables;
 use crate::text::error::Error;
 use crate::values::batch::Batch;
 use crate::values::claim::{Claim, ClaimKind};
+use crate::values::key::Key;
 use crate::values::lock_id::LockId;
 use crate::values::ttl::Ttl;
 
@@ -80,6 +81,9 @@ pub(in crate::postgres) struct Joining {
 impl Grouped for Joins {
     const IS_URGENT: bool = false;
 
+    /// They take no advisory locks, and each group keeps those after it waiting for its commit.
+    const MOST: usize = 128;
+
     type Item = Join;
     type Params = Joining;
     type Reply = Attempted;
@@ -87,6 +91,10 @@ impl Grouped for Joins {
 
     fn lock_ids(join: &Join) -> &[LockId] {
         slice::from_ref(&join.claim.lock_id)
+    }
+
+    fn key(join: &Join) -> Option<&Key> {
+        Some(&join.claim.key)
     }
 
     fn agree(join: &Join, other: &Join) -> bool {
@@ -167,7 +175,6 @@ impl Grouped for Joins {
 mod tests {
     use super::*;
     use crate::postgres::readers::mark_readers;
-    use crate::values::key::Key;
 
     fn join(name: &str, ttl_ms: i64) -> Join {
         let mut claims = [Claim::shared(Key::new(name).unwrap()).unwrap()];
