@@ -99,12 +99,13 @@ impl PostgresBackend {
         request: &AcquireRequest,
     ) -> Result<Option<Attempted>, Error> {
         match (request.claims.as_slice(), &request.due) {
-            ([claim], None)
-                if claim.kind == ClaimKind::Shared && executor.joins.gathers(Some(&claim.key)) =>
-            {
+            ([claim], None) if claim.kind == ClaimKind::Shared => {
+                let (joins, key) = (&executor.joins, Subject::Key(claim.key.as_str()));
+                if !joins.gathers() && !joins.is_used_up(key) {
+                    return Ok(None);
+                }
                 let labels = self.stored(&request.labels, None);
-                let join = Join::new(claim, request.ttl, labels)?;
-                executor.joins.gather(join).await
+                joins.gather(Join::new(claim, request.ttl, labels)?).await
             }
             _ => Ok(None),
         }

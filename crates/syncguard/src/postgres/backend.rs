@@ -26,7 +26,7 @@ use super::operations::mark::Mark;
 use super::operations::release::{Release, Releases};
 use super::operations::tidy::Tidy;
 use super::operations::{extend, facts, force_release, is_locked, list, lookup, mark};
-use super::readers::{mark_readers, may_be_shared};
+use super::readers::{beginning, mark_readers, may_be_shared};
 use super::runner::StatementRunner;
 use super::schema;
 use super::statement::Transport;
@@ -121,11 +121,33 @@ pub(super) struct Executor {
     pub(super) acquisitions: Arc<Groups<Acquisitions>>,
     pub(super) joins: Arc<Groups<Joins>>,
     pub(super) releases: Arc<Groups<Releases>>,
-    extensions: Arc<Groups<Extensions>>,
+    extensions: Arc<Groups<Extensions<false>>>,
+    readers_extensions: Arc<Groups<Extensions<true>>>,
     lookups: Arc<Groups<lookup::Lookups>>,
 }
 
 impl Executor {
+    /// Extends locks together with others; `None` if these have to be extended alone.
+    async fn extend_in_group(&self, extension: &Extension) -> Result<Option<ExtendOutcome>, Error> {
+        let asked = || (extension.lock_ids.clone(), extension.ttl);
+        let readers = match extension.lock_ids.as_slice() {
+            [lock_id] => beginning(lock_id).map(Subject::Readers),
+            _ => None,
+        };
+        let crowd = &self.readers_extensions;
+        let is_in_crowd = || readers.is_some_and(|readers| crowd.is_used_up(readers));
+        if extension.is_heartbeat
+            && !is_in_crowd()
+            && let Some(outcome) = self.extensions.join(asked).await?
+        {
+            return Ok(Some(outcome));
+        }
+        match is_in_crowd() {
+            true => crowd.gather(asked()).await,
+            false => Ok(None),
+        }
+    }
+
     /// Fails if row level security may hide what was not found.
     async fn see_all(&self) -> Result<(), Error> {
         let transport = self.runner.connections.transport.as_ref();
@@ -194,6 +216,7 @@ impl PostgresBackend {
         let joins = Groups::new(groups(), Joins::new(tables));
         let releases = Groups::new(groups(), Releases::new(tables, options.durable_releases));
         let extensions = Groups::new(groups(), Extensions::new(tables));
+        let readers_extensions = Groups::new(groups(), Extensions::new(tables));
         let lookups = Groups::new(groups(), lookup::Lookups::new(tables));
         Self {
             executor: Borrowed::new(Arc::new(Executor {
@@ -202,6 +225,7 @@ impl PostgresBackend {
                 joins: Arc::new(joins),
                 releases: Arc::new(releases),
                 extensions: Arc::new(extensions),
+                readers_extensions: Arc::new(readers_extensions),
                 lookups: Arc::new(lookups),
             })),
             operations: Operations::new(&options),
@@ -267,15 +291,13 @@ impl PostgresBackend {
         let limit = extension.limit.clone().unwrap_or_else(own);
         let rows = quota::rows(lock_ids);
         let extending = async {
-            if extension.is_heartbeat {
-                let asked = || (lock_ids.clone(), ttl);
-                if let Some(outcome) = executor.extensions.join(asked).await? {
-                    return Ok(outcome);
-                }
+            if let Some(outcome) = executor.extend_in_group(extension).await? {
+                return Ok(outcome);
             }
             let sets = LockSets::new([(lock_ids.as_slice(), ttl)]);
             let plan = self.operations.extend.plan(&sets);
-            let row = executor.runner.run(&rows, &plan).await?;
+            let subjects = quota::extended(lock_ids);
+            let row = executor.runner.run(&subjects, &plan).await?;
             extend::outcome(lock_ids, row.as_ref())
         };
         let blocked = &self.operations.blocked;

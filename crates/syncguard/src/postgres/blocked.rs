@@ -109,12 +109,7 @@ impl Blocked {
         limit: &Limit,
         attempt: impl Future<Output = Result<T, Error>>,
     ) -> Result<T, Error> {
-        let names = || {
-            let name = |row: &Subject<'_>| match row {
-                Subject::Key(name) | Subject::Row(name) => (*name).to_owned(),
-            };
-            rows.iter().map(name).collect()
-        };
+        let names = || rows.iter().map(|row| row.name().to_owned()).collect();
         self.watch_for(runner, &self.rows, names, limit, attempt)
             .await
     }

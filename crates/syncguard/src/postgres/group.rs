@@ -3,11 +3,12 @@
 //! Once most connections of a pool are in use, acquisitions run in groups, one group after the other, and so do
 //! releases and heartbeats. Those that arrive while a group is running form the next one, which is one statement and one
 //! commit on one connection. Each member gets its own outcome. A group never waits for a lock in the server: a
-//! member that would have to wait runs alone instead, and so delays nobody else. Joins are the exception: those of
-//! one key wait for the same row, so a group of them waits for it as well, within the quota of the key, and they run in
-//! groups already when that is used up.
+//! member that would have to wait runs alone instead, and so delays nobody else. Readers of one key are the exception: each
+//! of them waits for the same row, so a group of them waits for it as well, within the quota for it, and they run in groups
+//! already when that is used up.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::{Duration, Instant};
@@ -15,14 +16,13 @@ use std::time::{Duration, Instant};
 use tokio::sync::{Semaphore, oneshot};
 use tokio::time::timeout;
 
-use super::connection::quota::{Subject, rows};
+use super::connection::quota::{QuotaId, Subject, rows};
 use super::runner::StatementRunner;
 use super::statement::{Plan, Row};
 use crate::background::work::Work;
 use crate::mutex::lock;
 use crate::text::error::{Error, ErrorKind};
 use crate::values::batch::Batch;
-use crate::values::key::Key;
 use crate::values::lock_id::LockId;
 
 /// How long a group waits for the one before it, at most: little compared with the round trip to a distant server.
@@ -47,14 +47,15 @@ pub(super) trait Grouped: fmt::Debug + Send + Sync + 'static {
     /// The locks of an item.
     fn lock_ids(item: &Self::Item) -> &[LockId];
 
-    /// Whether both can be in one group: it can change each row only once, and tells of each lock once.
+    /// Whether both, which have one subject, can be in one group: it can change each row only once, and tells of each lock
+    /// once.
     fn agree(item: &Self::Item, other: &Self::Item) -> bool {
         let others = Self::lock_ids(other);
         !Self::lock_ids(item).iter().any(|own| others.contains(own))
     }
 
-    /// The key for whose row the statement may wait, if it may. It is the same for all who agree.
-    fn key(_item: &Self::Item) -> Option<&Key> {
+    /// What the statement may have to wait for in the server, if it waits.
+    fn subject(_item: &Self::Item) -> Option<Subject<'_>> {
         None
     }
 
@@ -85,8 +86,8 @@ pub(super) struct Groups<W: Grouped> {
     runner: Arc<StatementRunner>,
     work: W,
     limit: Duration,
-    /// The group that waits for a connection and still takes members.
-    open: Mutex<Option<Arc<Group<W>>>>,
+    /// The groups that wait for a connection and still take members, by what they may have to wait for.
+    open: Mutex<HashMap<Option<QuotaId>, Arc<Group<W>>>>,
     /// Its one permit is held by the group that is under way.
     running: Semaphore,
 }
@@ -96,7 +97,7 @@ type Answer<W> = Result<Option<<W as Grouped>::Outcome>, Error>;
 
 struct Group<W: Grouped> {
     since: Instant,
-    key: Option<Key>,
+    quota: Option<QuotaId>,
     /// `None` once it has a connection: then it takes no more members.
     members: Mutex<Option<Vec<Member<W>>>>,
 }
@@ -117,24 +118,25 @@ impl<W: Grouped> Groups<W> {
             runner,
             work,
             limit,
-            open: Mutex::new(None),
+            open: Mutex::default(),
             running: Semaphore::new(1),
         }
     }
 
-    /// Whether connections are short, in all or for this key, so that what comes now may run in a group.
-    pub(super) fn gathers(&self, key: Option<&Key>) -> bool {
-        let connections = &self.runner.connections;
-        let is_used_up = |key: &Key| {
-            let quotas = connections.quotas.as_ref();
-            quotas.is_some_and(|quotas| quotas.is_used_up(Subject::Key(key.as_str())))
-        };
-        connections.is_busy() || key.is_some_and(is_used_up)
+    /// Whether connections are short, so that what comes now may run in a group.
+    pub(super) fn gathers(&self) -> bool {
+        self.runner.connections.is_busy()
+    }
+
+    /// Whether they are short for what this may have to wait for.
+    pub(super) fn is_used_up(&self, subject: Subject<'_>) -> bool {
+        let quotas = self.runner.connections.quotas.as_ref();
+        quotas.is_some_and(|quotas| quotas.is_used_up(quotas.id_of(subject)))
     }
 
     /// Runs the item in a group if connections are short; `None` if it has to run alone.
     pub(super) async fn join(self: &Arc<Self>, item: impl FnOnce() -> W::Item) -> Answer<W> {
-        match self.gathers(None) {
+        match self.gathers() {
             true => self.gather(item()).await,
             false => Ok(None),
         }
@@ -143,7 +145,7 @@ impl<W: Grouped> Groups<W> {
     /// Runs the item in a group; `None` if it cannot be in one group with those that wait.
     pub(super) async fn gather(self: &Arc<Self>, item: W::Item) -> Answer<W> {
         let connections = &self.runner.connections;
-        // Who waits for a permit of the key does not count as one that uses a connection.
+        // Who waits for a permit does not count as one that uses a connection.
         let _under_way = connections.is_busy().then(|| connections.begin());
         let Some(answered) = self.enter(item) else {
             return Ok(None);
@@ -156,23 +158,25 @@ impl<W: Grouped> Groups<W> {
 
     /// Joins the waiting group, or opens one; `None` if the item cannot be in one group with those that wait.
     fn enter(self: &Arc<Self>, item: W::Item) -> Option<oneshot::Receiver<Answer<W>>> {
+        let quotas = self.runner.connections.quotas.as_ref();
+        let quota = quotas.zip(W::subject(&item));
+        let quota = quota.map(|(quotas, subject)| quotas.id_of(subject));
         let mut open = lock(&self.open);
-        if let Some(group) = &*open
+        if let Some(group) = open.get(&quota)
             && let Some(members) = &mut *group.lock()
             && group.takes_more(members, self.limit)
         {
             let agrees = members.iter().all(|other| W::agree(&other.item, &item));
             return agrees.then(|| Member::join(item, members));
         }
-        let key = W::key(&item).cloned();
         let mut members = Vec::new();
         let answered = Member::join(item, &mut members);
         let group = Arc::new(Group {
             since: Instant::now(),
-            key,
+            quota,
             members: Mutex::new(Some(members)),
         });
-        *open = Some(Arc::clone(&group));
+        open.insert(quota, Arc::clone(&group));
         // The group may go on after its members are answered (see `tell`), so closing the backend waits for it.
         let counted = self.counted.start_beside();
         let run = Arc::clone(self).run(group);
@@ -194,10 +198,8 @@ impl<W: Grouped> Groups<W> {
         };
         let connections = &self.runner.connections;
         let run = async {
-            let subjects = group.key.iter().map(|key| Subject::Key(key.as_str()));
-            let subjects: Batch<_> = subjects.collect();
-            let _permits = match &connections.quotas {
-                Some(quotas) => Some(quotas.acquire(&subjects).await),
+            let _permit = match connections.quotas.as_ref().zip(group.quota) {
+                Some((quotas, quota)) => Some(quotas.acquire_at(quota).await),
                 None => None,
             };
             // Waiting for the group before lets members gather; the limit keeps one that hangs from blocking all.
@@ -207,6 +209,7 @@ impl<W: Grouped> Groups<W> {
         // No member waits for longer than one limit, so after two of them nobody does.
         let row = timeout(self.limit * 2, run).await;
         let (members, params) = begun.into_inner().unwrap_or_else(|| group.begin());
+        self.close(&group);
         let replies = match &row {
             Ok(Ok(row)) => W::replies(row.as_ref(), &params).map_err(Error::with_unknown_outcome),
             // Nothing was committed, and a single member may be the cause. So each runs alone and gets its own
@@ -222,6 +225,15 @@ impl<W: Grouped> Groups<W> {
                     let _ = member.answer.send(Err(error.clone()));
                 }
             }
+        }
+    }
+
+    /// Forgets a group that takes no more members.
+    fn close(&self, group: &Arc<Group<W>>) {
+        if let Entry::Occupied(open) = lock(&self.open).entry(group.quota)
+            && Arc::ptr_eq(open.get(), group)
+        {
+            open.remove();
         }
     }
 

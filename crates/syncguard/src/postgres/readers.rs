@@ -9,17 +9,27 @@ const READER: u8 = 0xff;
 /// The first byte of the lock id of each group.
 const GROUP: u8 = 0;
 
-/// Marks the lock ids of readers, and no others, before anything is sent. An id that another library made may begin as one of theirs, and
-/// does no harm.
+/// Marks the lock ids of readers, and no others, before anything is sent, and lets those of one key begin alike. An id that another library
+/// made may begin as one of theirs, and does no harm.
 pub(super) fn mark_readers(claims: &mut [Claim]) {
     for claim in claims {
-        let first_byte = match (claim.kind, claim.lock_id.first_byte()) {
-            (ClaimKind::Shared, _) => READER,
-            (_, byte @ (READER | GROUP)) => byte ^ 1 << 7,
+        let lock_id = &claim.lock_id;
+        claim.lock_id = match (claim.kind, lock_id.first_byte()) {
+            (ClaimKind::Shared, _) => lock_id.clone().beginning_as(&first_of(claim.key.as_str())),
+            (_, byte @ (READER | GROUP)) => lock_id.clone().with_first_byte(byte ^ 1 << 7),
             _ => continue,
         };
-        claim.lock_id = claim.lock_id.clone().with_first_byte(first_byte);
     }
+}
+
+/// A lock id that begins as those of the readers of this key do.
+pub(super) fn first_of(key: &str) -> LockId {
+    LockId::group(key).with_first_byte(READER)
+}
+
+/// How this reader's lock id begins, and hardly ever that of a reader of another key; `None` if it is no reader's.
+pub(super) fn beginning(lock_id: &LockId) -> Option<&str> {
+    is_marked(lock_id).then(|| lock_id.beginning())
 }
 
 /// Whether this lock id is marked as that of a reader.
@@ -53,7 +63,7 @@ mod tests {
 
     #[test]
     fn readers_have_ids_that_no_others_have() {
-        let key = || Key::new("k").unwrap();
+        let (key, like_these) = (|| Key::new("k").unwrap(), first_of("k"));
         for first_byte in 0..=255 {
             let mut claims = [Claim::shared(key()), Claim::new(key())].map(Result::unwrap);
             for claim in &mut claims {
@@ -63,8 +73,11 @@ mod tests {
             for (claim, is_readers) in claims.iter().zip([true, false]) {
                 assert_eq!(is_marked(&claim.lock_id), is_readers);
                 assert_eq!(may_be_shared(&claim.lock_id), is_readers);
+                let begins = is_readers.then(|| beginning(&like_these)).flatten();
+                assert_eq!(beginning(&claim.lock_id), begins);
             }
         }
+        assert_ne!(beginning(&like_these), beginning(&first_of("another")));
         let group = LockId::group("k");
         assert!(may_be_shared(&group) && !is_marked(&group));
     }

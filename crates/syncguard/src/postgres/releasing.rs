@@ -8,7 +8,7 @@ use super::backend::{Executor, PostgresBackend};
 use super::connection::quota::{self, Subject};
 use super::names::PrimaryKeys;
 use super::operations::{mark, release};
-use super::readers::may_be_shared;
+use super::readers::{beginning, first_of, may_be_shared};
 use super::reply;
 use crate::asking::outcome::ReleaseOutcome;
 use crate::asking::request::Finish;
@@ -66,12 +66,15 @@ impl PostgresBackend {
             return;
         }
         let rows: Vec<_> = names.iter().map(|name| Subject::Row(name)).collect();
+        let readers: Vec<_> = names.iter().map(|name| first_of(name)).collect();
+        let subjects = readers.iter().filter_map(beginning);
+        let subjects: Vec<_> = subjects.map(Subject::Readers).collect();
         let listed = Value::from(names).to_string();
         let plan = self
             .operations
             .tidy
             .plan(&listed, self.options.durable_releases);
-        let running = executor.runner.run(&rows, &plan);
+        let running = executor.runner.run(&subjects, &plan);
         let _ = self.on_rows(executor, &rows, running).await;
     }
 

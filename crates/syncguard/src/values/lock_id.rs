@@ -76,6 +76,17 @@ impl LockId {
         self
     }
 
+    /// The first three bytes, as four characters.
+    pub(crate) fn beginning(&self) -> &str {
+        &self.as_str()[..4]
+    }
+
+    /// The same lock id with the first three bytes of another.
+    pub(crate) fn beginning_as(mut self, other: &Self) -> Self {
+        self.0[..4].copy_from_slice(&other.0[..4]);
+        self
+    }
+
     fn head(&self) -> [u8; 3] {
         let mut bytes = [0; 3];
         // Any four characters of the alphabet are three bytes.

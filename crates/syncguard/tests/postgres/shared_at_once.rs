@@ -8,8 +8,8 @@ use std::task::Poll;
 use futures::future::join_all;
 use syncguard::postgres::{PostgresBackend, PostgresConfig, Tables};
 use syncguard::{
-    AcquireOutcome, AcquireRequest, Backend, ExtendOutcome, Extension, Lookup, Operation, Owner,
-    ReleaseOutcome, Ttl,
+    AcquireOutcome, AcquireRequest, Backend, ExtendOutcome, Extension, Grant, Lookup, Operation,
+    Owner, ReleaseOutcome, Ttl,
 };
 use tokio::task::JoinSet;
 use tokio_postgres::Client;
@@ -31,6 +31,7 @@ tests![
     who_extends_while_another_leaves_is_protected,
     many_readers_come_and_go_at_once,
     heartbeats_of_many_readers_run_in_groups,
+    heartbeats_for_which_their_key_has_no_connection_run_in_groups,
     many_join_in_a_round_trip,
     those_for_whom_their_key_has_no_connection_join_together,
     many_who_ask_at_once_are_refused_by_one_writer,
@@ -184,6 +185,52 @@ async fn heartbeats_of_many_readers_run_in_groups() {
     assert!(rows(&client, &tables, "k").await.is_empty());
 }
 
+/// They wait for what they share, as many as may, and the others wait with them and not for a connection.
+async fn heartbeats_for_which_their_key_has_no_connection_run_in_groups() {
+    let name = "a crowd of heartbeats";
+    let (ours, tables) = scarce(name, 10).await;
+    let readers = join_all((0..COUNT).map(|_| join(&*ours, "k", ttl(20_000)))).await;
+    let (client, watcher) = (server().client().await, server().client().await);
+    stopped(&client, &tables, "k").await;
+    let beat = |reader: &Grant| {
+        let extension = Extension {
+            is_heartbeat: true,
+            ..Extension::new([reader.lock_id.clone()].into(), ttl(60_000))
+        };
+        let ours = Arc::clone(&ours);
+        async move { ours.ask(Operation::Extend(extension)).await.unwrap() }
+    };
+    let (first, others) = readers.split_at(2);
+    let alone: Vec<_> = first.iter().map(|one| tokio::spawn(beat(one))).collect();
+    until_waiting(&watcher, name, 2).await;
+    let others = waiting(others.iter().map(beat)).await;
+    // Whoever else extends a lock has a connection.
+    let other = acquire(&*ours, "another").await;
+    let own = Extension::new([other.lock_id].into(), ttl(60_000));
+    ours.ask::<ExtendOutcome>(Operation::Extend(own))
+        .await
+        .unwrap();
+    client.batch_execute("COMMIT").await.unwrap();
+    let mut outcomes = join_all(others).await;
+    for outcome in join_all(alone).await {
+        outcomes.push(outcome.unwrap());
+    }
+    let is_extended = |it: &ExtendOutcome| matches!(it, ExtendOutcome::Extended { .. });
+    assert!(outcomes.iter().all(is_extended));
+    // Two alone, then a full group and the rest.
+    assert_eq!(written(&client, &tables).await, (COUNT as i64, 4));
+}
+
+/// How many readers of the key there are, and how many transactions have written what is stored of them.
+async fn written(client: &Client, tables: &Tables) -> (i64, i64) {
+    let sql = format!(
+        "SELECT count(*), count(DISTINCT xmin::text) FROM {} WHERE key LIKE 'k\u{37e}%'",
+        tables.locks()
+    );
+    let row = client.query_one(&sql, &[]).await.unwrap();
+    (row.get(0), row.get(1))
+}
+
 const OWNER: &str = "a,b c";
 
 /// More than there are in a group.
@@ -203,8 +250,8 @@ async fn ask_at_once(backend: &Arc<PostgresBackend>) -> Vec<AcquireOutcome> {
 }
 
 /// Those who ask while the only connection is busy.
-async fn waiting<F: Future>(ask: impl Fn() -> F) -> Vec<Pin<Box<F>>> {
-    let mut all: Vec<_> = (0..COUNT).map(|_| Box::pin(ask())).collect();
+async fn waiting<F: Future>(all: impl Iterator<Item = F>) -> Vec<Pin<Box<F>>> {
+    let mut all: Vec<_> = all.map(Box::pin).collect();
     for one in &mut all {
         let waits = poll_fn(|context| Poll::Ready(one.as_mut().poll(context).is_pending()));
         assert!(waits.await);
@@ -227,7 +274,7 @@ async fn many_join_in_a_round_trip() {
     proxy.take();
     let alone = tokio::spawn(ask(Arc::clone(&ours)));
     until_waiting(&watcher, "joining readers", 1).await;
-    let others = waiting(|| ask(Arc::clone(&ours))).await;
+    let others = waiting((0..COUNT).map(|_| ask(Arc::clone(&ours)))).await;
     client.batch_execute("COMMIT").await.unwrap();
     answers.push(alone.await.unwrap());
     answers.extend(join_all(others).await);
@@ -266,7 +313,7 @@ async fn those_for_whom_their_key_has_no_connection_join_together() {
         .map(|_| tokio::spawn(ask(Arc::clone(&ours))))
         .collect();
     until_waiting(&watcher, "a crowd of readers", 5).await;
-    let others = waiting(|| ask(Arc::clone(&ours))).await;
+    let others = waiting((0..COUNT).map(|_| ask(Arc::clone(&ours)))).await;
     // They leave the rest of the pool to other keys.
     acquire(&*ours, "another").await;
     client.batch_execute("COMMIT").await.unwrap();
@@ -276,14 +323,8 @@ async fn those_for_whom_their_key_has_no_connection_join_together() {
     }
     answers.extend(join_all(others).await);
     assert!(answers.iter().all(|it| !it.is_locked()));
-    let written = format!(
-        "SELECT count(*), count(DISTINCT xmin::text) FROM {} WHERE key LIKE 'k\u{37e}%'",
-        tables.locks()
-    );
-    let row = client.query_one(&written, &[]).await.unwrap();
     // Six alone, then a full group and the rest.
-    let (readers, statements): (i64, i64) = (row.get(0), row.get(1));
-    assert_eq!((readers, statements), (6 + COUNT as i64, 8));
+    assert_eq!(written(&client, &tables).await, (6 + COUNT as i64, 8));
 }
 
 async fn many_who_ask_at_once_are_refused_by_one_writer() {
@@ -324,7 +365,7 @@ async fn a_join_that_nobody_waits_for_leaves_no_group() {
     // The only connection is busy with one that must wait. The others are a group, which begins when that is done.
     let alone = tokio::spawn(join("left readers"));
     until_waiting(&watcher, "left readers", 1).await;
-    let group = waiting(|| join("k")).await;
+    let group = waiting((0..COUNT).map(|_| join("k"))).await;
     first.batch_execute("COMMIT").await.unwrap();
     alone.await.unwrap();
     until_waiting(&watcher, "left readers", 1).await;

@@ -12,6 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::mutex::lock;
+use crate::postgres::readers::beginning;
 use crate::values::batch::Batch;
 use crate::values::lock_id::LockId;
 
@@ -24,6 +25,16 @@ pub(in crate::postgres) enum Subject<'a> {
     /// Changing an existing lock, named by its lock id or storage key. An acquisition of the key may wait
     /// for the same row, so one row can use up both quotas.
     Row(&'a str),
+    /// Changing the lock that the readers of a key share, named by how their lock ids begin. A join is an acquisition of the key.
+    Readers(&'a str),
+}
+
+impl<'a> Subject<'a> {
+    pub(in crate::postgres) fn name(self) -> &'a str {
+        match self {
+            Self::Key(name) | Self::Row(name) | Self::Readers(name) => name,
+        }
+    }
 }
 
 /// The rows of these locks.
@@ -32,6 +43,19 @@ pub(in crate::postgres) fn rows(lock_ids: &[LockId]) -> Batch<Subject<'_>> {
         .iter()
         .map(|lock_id| Subject::Row(lock_id.as_str()));
     rows.collect()
+}
+
+/// What is extended with these locks: their rows, and what the readers among them share.
+pub(in crate::postgres) fn extended(lock_ids: &[LockId]) -> Batch<Subject<'_>> {
+    let readers = lock_ids.iter().filter_map(beginning).map(Subject::Readers);
+    rows(lock_ids).into_iter().chain(readers).collect()
+}
+
+/// The quota of a subject.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(in crate::postgres) struct QuotaId {
+    hash: u64,
+    most: usize,
 }
 
 /// The quotas of one pool: one for each subject in use.
@@ -71,39 +95,45 @@ impl Quotas {
         }
     }
 
+    /// The quota of which a statement on this subject needs a permit.
+    pub(in crate::postgres) fn id_of(&self, subject: Subject<'_>) -> QuotaId {
+        let most = match subject {
+            Subject::Key(_) => self.per_key,
+            Subject::Row(_) | Subject::Readers(_) => self.per_row,
+        };
+        let hash = self.hasher.hash_one(subject);
+        QuotaId { hash, most }
+    }
+
+    /// Whether another statement would have to wait for a permit.
+    pub(in crate::postgres) fn is_used_up(&self, id: QuotaId) -> bool {
+        let in_use = self.lock();
+        let quota = in_use.get(&id.hash);
+        quota.is_some_and(|quota| quota.permits.available_permits() == 0)
+    }
+
     /// Waits for a permit for each of these subjects. All who need several take them in one order, and none twice.
     pub(in crate::postgres) async fn acquire(
         &self,
         subjects: &[Subject<'_>],
     ) -> Batch<QuotaPermit<'_>> {
-        let most = |subject: &Subject<'_>| match subject {
-            Subject::Key(_) => self.per_key,
-            Subject::Row(_) => self.per_row,
-        };
-        let wanted = subjects.iter();
-        let wanted = wanted.map(|subject| (self.hasher.hash_one(subject), most(subject)));
-        let mut wanted: Batch<_> = wanted.collect();
-        wanted.sort_unstable();
-        wanted.dedup_by_key(|(hash, _)| *hash);
+        let ids = subjects.iter().map(|subject| self.id_of(*subject));
+        let mut ids: Batch<_> = ids.collect();
+        ids.sort_unstable();
+        ids.dedup();
         let mut permits = Batch::new();
-        for (hash, most) in wanted {
-            permits.push(self.acquire_one(hash, most).await);
+        for id in ids {
+            permits.push(self.acquire_at(id).await);
         }
         permits
     }
 
-    /// Whether another statement on this subject would have to wait for a permit.
-    pub(in crate::postgres) fn is_used_up(&self, subject: Subject<'_>) -> bool {
-        let in_use = self.lock();
-        let quota = in_use.get(&self.hasher.hash_one(subject));
-        quota.is_some_and(|quota| quota.permits.available_permits() == 0)
-    }
-
-    async fn acquire_one(&self, hash: u64, most: usize) -> QuotaPermit<'_> {
+    /// Waits for a permit of one quota.
+    pub(in crate::postgres) async fn acquire_at(&self, id: QuotaId) -> QuotaPermit<'_> {
         let permits = {
             let mut in_use = self.lock();
-            let quota = in_use.entry(hash).or_insert_with(|| Quota {
-                permits: Arc::new(Semaphore::new(most)),
+            let quota = in_use.entry(id.hash).or_insert_with(|| Quota {
+                permits: Arc::new(Semaphore::new(id.most)),
                 users: 0,
             });
             quota.users += 1;
@@ -112,7 +142,7 @@ impl Quotas {
         // Made before the wait, so that `users` is also right when this future is dropped while it waits.
         let mut permit = QuotaPermit {
             quotas: self,
-            hash,
+            hash: id.hash,
             _semaphore_permit: None,
         };
         permit._semaphore_permit = permits.acquire_owned().await.ok();

@@ -3,8 +3,9 @@
 use std::collections::HashMap;
 
 use crate::asking::outcome::{Absence, ExtendOutcome};
+use crate::postgres::connection::quota::Subject;
 use crate::postgres::group::Grouped;
-use crate::postgres::readers::{may_be_shared, variant};
+use crate::postgres::readers::{beginning, may_be_shared, variant};
 use crate::postgres::reply;
 use crate::postgres::statement::{Param, Plan, Row, Statement};
 use crate::postgres::tables::Tables;
@@ -148,18 +149,24 @@ fn is_extended(row: &Option<ExtendedRow>) -> bool {
     matches!(row, Some(ExtendedRow::Extended { .. }))
 }
 
-/// A group of extensions, as one statement. A row that somebody else has locked is left out of it.
+/// A group of extensions, as one statement. A row that somebody else has locked is left out of it, unless the group is of readers of one key:
+/// alone, each of them would wait for what they share.
 #[derive(Debug)]
-pub(in crate::postgres) struct Extensions(Extend);
+pub(in crate::postgres) struct Extensions<const OF_READERS: bool>(Extend);
 
-impl Extensions {
+impl<const OF_READERS: bool> Extensions<OF_READERS> {
     pub(in crate::postgres) fn new(tables: &Tables) -> Self {
-        Self(Extend::with(tables, " SKIP LOCKED"))
+        Self(Extend::with(
+            tables,
+            if OF_READERS { "" } else { " SKIP LOCKED" },
+        ))
     }
 }
 
-impl Grouped for Extensions {
+impl<const OF_READERS: bool> Grouped for Extensions<OF_READERS> {
     const IS_URGENT: bool = true;
+
+    const MOST: usize = if OF_READERS { 128 } else { 32 };
 
     type Item = (Batch<LockId>, Ttl);
     type Params = LockSets;
@@ -168,6 +175,11 @@ impl Grouped for Extensions {
 
     fn lock_ids((lock_ids, _): &Self::Item) -> &[LockId] {
         lock_ids
+    }
+
+    fn subject((lock_ids, _): &Self::Item) -> Option<Subject<'_>> {
+        let reader = lock_ids.first().filter(|_| OF_READERS)?;
+        beginning(reader).map(Subject::Readers)
     }
 
     fn params<'a>(items: impl Iterator<Item = &'a Self::Item>) -> LockSets {

@@ -9,6 +9,7 @@ use super::labels::StoredLabels;
 use super::release::Release;
 use super::tidy::Tidy;
 use crate::asking::outcome::AcquireOutcome;
+use crate::postgres::connection::quota::Subject;
 use crate::postgres::group::Grouped;
 use crate::postgres::names::lock_name;
 use crate::postgres::reply;
@@ -17,7 +18,6 @@ use crate::postgres::tables::Tables;
 use crate::text::error::Error;
 use crate::values::batch::Batch;
 use crate::values::claim::{Claim, ClaimKind};
-use crate::values::key::Key;
 use crate::values::lock_id::LockId;
 use crate::values::ttl::Ttl;
 
@@ -93,8 +93,8 @@ impl Grouped for Joins {
         slice::from_ref(&join.claim.lock_id)
     }
 
-    fn key(join: &Join) -> Option<&Key> {
-        Some(&join.claim.key)
+    fn subject(join: &Join) -> Option<Subject<'_>> {
+        Some(Subject::Key(join.claim.key.as_str()))
     }
 
     fn agree(join: &Join, other: &Join) -> bool {
@@ -175,6 +175,7 @@ impl Grouped for Joins {
 mod tests {
     use super::*;
     use crate::postgres::readers::mark_readers;
+    use crate::values::key::Key;
 
     fn join(name: &str, ttl_ms: i64) -> Join {
         let mut claims = [Claim::shared(Key::new(name).unwrap()).unwrap()];
