@@ -56,6 +56,10 @@ const suites = {
     load: () => import("./waiting/suite.mjs"),
     knows: ["runs", "seconds", "against", "stores"],
   },
+  workers: {
+    load: () => import("./waiting/workers.mjs"),
+    knows: ["runs", "seconds", "against", "stores"],
+  },
 };
 
 await main(async () => {

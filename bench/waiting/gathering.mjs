@@ -10,10 +10,14 @@ const TASKS = new URL("tasks.mjs", import.meta.url);
 const KEYS = ["a", "b", "c", "d"];
 const pool = { key: "pool", slots: 4 };
 
-/** Each scene: what the loops of each process want, for how long they hold it, and what one more process wants. */
+/**
+ * Each scene: what the loops of each process want, for how long they hold it, what one more process wants, and
+ * how many times as long as the others it is played.
+ */
 const SCENES = [
   { name: "four keys, 16 singles of 5 ms", processes: 4, wants: KEYS, all: KEYS, holdMs: [5, 5] },
   { name: "four keys, 16 singles of 30 ms", processes: 4, wants: KEYS, all: KEYS, holdMs: [30, 30] },
+  { name: "four keys, 16 singles of 1 to 3 s", processes: 4, wants: KEYS, all: KEYS, holdMs: [1_000, 3_000], times: 12 },
   { name: "4 of 4 slots, 6 singles of 20 to 40 ms", processes: 3, wants: [pool, pool], all: { ...pool, take: 4 }, holdMs: [20, 40] },
 ]; // prettier-ignore
 
@@ -42,13 +46,14 @@ export async function run({ runs = 1, seconds = 10, against, stores: names }) {
     }
   }
   console.log(
-    `each for ${seconds} s, medians of ${runs} runs; kept: beside the rate without the set\n`,
+    `each for ${seconds} s, or 12 times as long where locks are held for seconds, medians of ${runs} runs; kept: beside the rate without the set\n`,
   );
   printTable(rows);
 }
 
 /** The singles alone, then beside whoever wants everything. */
-async function play(place, from, { processes, wants, all, holdMs }, seconds) {
+async function play(place, from, { processes, wants, all, holdMs, times = 1 }, perScene) {
+  const seconds = times * perScene;
   const start = () => startMember("gathering", TASKS, place, from);
   const members = Array.from({ length: processes }, start);
   const one = start();

@@ -82,6 +82,35 @@ export async function tasksOf(place, from) {
       return waits;
     },
 
+    /**
+     * So many loops, each of which takes what it wants and holds it for a while, for `ms`: when each was granted, beside the start.
+     * A loop that was refused at the end of its time goes on with something else.
+     */
+    async work({ loops, wants, holdMs, ms }) {
+      const grants = [];
+      const start = now();
+      const claim = (want) =>
+        want.of === undefined ? want : `${want.name}:${Math.floor(Math.random() * want.of)}`;
+      const loop = async () => {
+        while (now() - start < ms) {
+          const left = Math.min(5_000, Math.max(1, ms - (now() - start)));
+          const held = await backend
+            .lock(wants.map(claim), { acquisition: { timeoutMs: left } })
+            .catch(() => undefined);
+          if (held !== undefined) grants.push(now() - start);
+          if (holdMs > 0) await sleep(holdMs);
+          await held?.release();
+        }
+      };
+      await Promise.all(Array.from({ length: loops }, loop));
+      return grants.filter((at) => at < ms);
+    },
+
+    /** Holds a key until the process ends. */
+    async hold({ key }) {
+      await backend.lock(key, { ttlMs: 600_000 });
+    },
+
     /** Milliseconds until so many locks are held that are asked for at once, of keys of their own or of one that all share. */
     async atOnce({ locks, isShared }) {
       const asked = now();
