@@ -74,6 +74,7 @@ async function copy() {
     "Cargo.lock",
     "clippy.toml",
     "README.md",
+    "docs/postgres.md",
     "crates",
     "verify",
     "examples/rust-axum",
