@@ -24,7 +24,7 @@ use super::operations::is_locked::IsLocked;
 use super::operations::join::Joins;
 use super::operations::mark::Mark;
 use super::operations::release::{Release, Releases};
-use super::operations::tidy::Tidy;
+use super::operations::tidy::{Tidies, Tidy};
 use super::operations::{extend, facts, force_release, is_locked, list, lookup, mark};
 use super::readers::{beginning, mark_readers, may_be_shared};
 use super::runner::StatementRunner;
@@ -121,6 +121,7 @@ pub(super) struct Executor {
     pub(super) acquisitions: Arc<Groups<Acquisitions>>,
     pub(super) joins: Arc<Groups<Joins>>,
     pub(super) releases: Arc<Groups<Releases>>,
+    pub(super) tidies: Arc<Groups<Tidies>>,
     extensions: Arc<Groups<Extensions<false>>>,
     readers_extensions: Arc<Groups<Extensions<true>>>,
     lookups: Arc<Groups<lookup::Lookups>>,
@@ -215,6 +216,7 @@ impl PostgresBackend {
         let acquisitions = Groups::new(groups(), Acquisitions::new(tables));
         let joins = Groups::new(groups(), Joins::new(tables));
         let releases = Groups::new(groups(), Releases::new(tables, options.durable_releases));
+        let tidies = Groups::new(groups(), Tidies::new(tables, options.durable_releases));
         let extensions = Groups::new(groups(), Extensions::new(tables));
         let readers_extensions = Groups::new(groups(), Extensions::new(tables));
         let lookups = Groups::new(groups(), lookup::Lookups::new(tables));
@@ -224,6 +226,7 @@ impl PostgresBackend {
                 acquisitions: Arc::new(acquisitions),
                 joins: Arc::new(joins),
                 releases: Arc::new(releases),
+                tidies: Arc::new(tidies),
                 extensions: Arc::new(extensions),
                 readers_extensions: Arc::new(readers_extensions),
                 lookups: Arc::new(lookups),
@@ -355,7 +358,7 @@ impl PostgresBackend {
         let running = executor.runner.run(&rows, &plan);
         let row = self.on_rows(&executor, &rows, running).await?;
         if let Some((of_all, _)) = split_reader(&name) {
-            self.tidy(&executor, &[of_all.to_owned()]).await;
+            self.tidy(&executor, None, &[of_all.to_owned()]).await;
         }
         force_release::outcome(row.as_ref())
     }

@@ -7,6 +7,7 @@ use serde_json::Value;
 use super::backend::{Executor, PostgresBackend};
 use super::connection::quota::{self, Subject};
 use super::names::PrimaryKeys;
+use super::operations::tidy::Leaver;
 use super::operations::{mark, release};
 use super::readers::{beginning, first_of, may_be_shared};
 use super::reply;
@@ -54,14 +55,23 @@ impl PostgresBackend {
         let running = executor.runner.run(&subjects, &plan);
         let row = self.on_rows(executor, &subjects, running).await?;
         let outcomes = release::outcomes(lock_ids, row.as_ref())?;
-        self.tidy(executor, &release::left_groups(row.as_ref())?)
+        let leaver = match lock_ids {
+            [lock_id] => Some(lock_id),
+            _ => None,
+        };
+        self.tidy(executor, leaver, &release::left_groups(row.as_ref())?)
             .await;
         Ok(outcomes)
     }
 
-    /// Lets the groups of these keys end with the last of their readers. If this fails, they end when the readers would have ended who have
-    /// left, or when the next one leaves.
-    pub(super) async fn tidy(&self, executor: &Executor, names: &[String]) {
+    /// Lets the groups of these keys end with the last of their readers, after those of the `leaver` alone or of several. If this fails, they end
+    /// when the readers would have ended who have left, or when the next one leaves.
+    pub(super) async fn tidy(
+        &self,
+        executor: &Executor,
+        leaver: Option<&LockId>,
+        names: &[String],
+    ) {
         if names.is_empty() {
             return;
         }
@@ -74,7 +84,21 @@ impl PostgresBackend {
             .operations
             .tidy
             .plan(&listed, self.options.durable_releases);
-        let running = executor.runner.run(&subjects, &plan);
+        let tidies = &executor.tidies;
+        let running = async {
+            if let (Some(leaver), [readers]) = (leaver, subjects.as_slice())
+                && tidies.is_used_up(*readers)
+            {
+                let leaver = Leaver {
+                    lock_id: leaver.clone(),
+                    listed: listed.clone(),
+                };
+                if tidies.gather(leaver).await?.is_some() {
+                    return Ok(());
+                }
+            }
+            executor.runner.run(&subjects, &plan).await.map(drop)
+        };
         let _ = self.on_rows(executor, &rows, running).await;
     }
 

@@ -34,6 +34,7 @@ tests![
     heartbeats_for_which_their_key_has_no_connection_run_in_groups,
     many_join_in_a_round_trip,
     those_for_whom_their_key_has_no_connection_join_together,
+    what_many_leave_at_once_is_tidied_once,
     many_who_ask_at_once_are_refused_by_one_writer,
     a_join_that_nobody_waits_for_leaves_no_group,
 ];
@@ -325,6 +326,25 @@ async fn those_for_whom_their_key_has_no_connection_join_together() {
     assert!(answers.iter().all(|it| !it.is_locked()));
     // Six alone, then a full group and the rest.
     assert_eq!(written(&client, &tables).await, (6 + COUNT as i64, 8));
+}
+
+async fn what_many_leave_at_once_is_tidied_once() {
+    let (_, tables) = backend(server().unix()).await;
+    let proxy = Proxy::start(server().port()).await;
+    let config = PostgresConfig {
+        pool_size: 1,
+        ..proxy.config(server().tcp())
+    };
+    let ours = Arc::new(PostgresBackend::new(config, options(&tables)).unwrap());
+    let readers = join_all((0..COUNT).map(|_| join(&*ours, "k", ttl(60_000)))).await;
+    proxy.take();
+    let left = join_all(readers.iter().map(|reader| leave(&*ours, reader))).await;
+    assert!(left.iter().all(|it| *it == ReleaseOutcome::Released));
+    let flights = proxy.take();
+    // Each leaves alone.
+    assert!(flights.requests < COUNT + 10, "{flights:?}");
+    let client = server().client().await;
+    assert!(rows(&client, &tables, "k").await.is_empty());
 }
 
 async fn many_who_ask_at_once_are_refused_by_one_writer() {
