@@ -76,7 +76,10 @@ impl PostgresBackend {
             return;
         }
         let rows: Vec<_> = names.iter().map(|name| Subject::Row(name)).collect();
-        let readers: Vec<_> = names.iter().map(|name| first_of(name)).collect();
+        let readers: Vec<_> = match leaver {
+            Some(leaver) => vec![leaver.clone()],
+            None => names.iter().map(|name| first_of(name)).collect(),
+        };
         let subjects = readers.iter().filter_map(beginning);
         let subjects: Vec<_> = subjects.map(Subject::Readers).collect();
         let listed = Value::from(names).to_string();
