@@ -28,6 +28,9 @@ const EXTENDED_EVERY: Duration = Duration::from_secs(1);
 /// The shortest time that the extension of parts gets for its answer.
 pub(super) const SHORTEST_CALL: Duration = Duration::from_millis(100);
 
+/// How long the release of parts gets for its answer although the waiter's time is over: its last attempt is not to meet them.
+const LAST_RELEASE: Duration = Duration::from_millis(1);
+
 /// The parts that a waiter has so far. They are given back when this is dropped.
 pub(super) struct Gathered {
     backend: Arc<dyn Backend>,
@@ -152,16 +155,15 @@ impl Gathered {
         self.taken.iter().map(|part| part.key.clone()).collect()
     }
 
-    /// Releases all parts in one step. If that fails, or the waiter's time is over, which its last attempt needs then, they are released in the
-    /// background.
+    /// Releases all parts in one step. If that fails, or takes longer than the waiter can wait, they are released in the background.
     pub(super) async fn give_back(mut self) {
-        let left = self.time_left(self.backend.operation_timeout());
-        if self.taken.is_empty() || left.is_zero() {
+        if self.taken.is_empty() {
             return;
         }
+        let left = self.time_left(self.backend.operation_timeout());
         let release = Operation::Release(self.lock_ids().into());
         let call = CallOptions {
-            timeout: Some(left),
+            timeout: Some(left.max(LAST_RELEASE)),
             keys: self.keys(),
             ..CallOptions::default()
         };

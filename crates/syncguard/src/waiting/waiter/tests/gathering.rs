@@ -282,6 +282,19 @@ async fn its_own_time_ends_the_gathering_and_it_says_what_it_waited_for() {
     assert_eq!(holder_of(&t, "a"), None);
 }
 
+#[tokio::test(start_paused = true)]
+async fn its_last_question_does_not_meet_what_it_has_gathered() {
+    let t = Scene::new();
+    let policy = RetryPolicy {
+        timeout_ms: 700.0,
+        ..eager()
+    };
+    let both = gathers(&t, waits(policy)).await;
+    t.store.hears_no_extension.store(true, SeqCst);
+    free_elsewhere(&t, "b");
+    both.await.unwrap().unwrap().keep();
+}
+
 /// It needs no retry for that, which would come after a day.
 #[tokio::test(start_paused = true)]
 async fn before_a_long_read_a_writer_keeps_others_out_for_a_minute_of_two() {

@@ -25,6 +25,8 @@ pub(super) struct Keys {
     pub(super) extended: Mutex<Vec<(usize, Ttl)>>,
     /// Whether the answers of extensions are lost.
     pub(super) loses_answers: AtomicBool,
+    /// Whether extensions never reach it.
+    pub(super) hears_no_extension: AtomicBool,
 }
 
 #[async_trait]
@@ -48,6 +50,9 @@ impl Backend for Keys {
             on_their_way.1 = on_their_way.1.max(on_their_way.0);
         }
         settle().await;
+        if matches!(operation, Operation::Extend(_)) && self.hears_no_extension.load(SeqCst) {
+            std::future::pending::<()>().await;
+        }
         if let Operation::Acquire(_) = operation {
             self.on_their_way.lock().unwrap().0 -= 1;
         }
