@@ -75,12 +75,13 @@ impl Readers {
         self.joined(Reader { lock, ends_ms }, fence, window)
     }
 
-    /// What is left when that reader has let go within `window`: nothing, if all others are dead, or a group that nobody belongs to.
+    /// What is left when that reader has let go within `window`: nothing, if all others are dead, or a group that nobody belongs to. Until
+    /// then, the dead stay: one of them may have left while it was live, by a release that is still under way.
     pub(super) fn without(mut self, lock: u64, window: Window) -> Option<Self> {
         let may_be_live = |reader: &Reader| window.from_ms < reader.ends_ms.1 + TOLERANCE_MS;
-        self.readers
-            .retain(|reader| reader.lock != lock && may_be_live(reader));
-        if self.readers.is_empty() {
+        self.readers.retain(|reader| reader.lock != lock);
+        if !self.readers.iter().any(may_be_live) {
+            self.readers.clear();
             let of_others = |until_ms| until_ms - TOLERANCE_MS + window.group_ms;
             let of_itself = || window.to_ms - TOLERANCE_MS;
             let of_itself = window.is_left_in_steps.then(of_itself);

@@ -126,8 +126,10 @@ impl Sent {
         let is_one = |at| self.calls.iter().filter(|call| call.at == at).count() == 1;
         self.ends(|call| match answer {
             Ok(outcomes) => Some(match outcomes.get(call.at)? {
-                ReleaseOutcome::Released if is_one(call.at) => Outcome::Released,
-                ReleaseOutcome::Released => Outcome::Unknown,
+                ReleaseOutcome::Absent(Absence::NotFound) => Outcome::NotFound,
+                // It was the lock of one of several keys, and nobody knows of which.
+                _ if !is_one(call.at) => Outcome::Unknown,
+                ReleaseOutcome::Released => Outcome::Released,
                 ReleaseOutcome::Absent(absence) => absent(*absence),
             }),
             Err(error) => after_error(error),

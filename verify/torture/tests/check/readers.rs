@@ -241,6 +241,25 @@ fn a_group_may_stay_until_the_release_that_empties_it_has_ended() {
     }
 }
 
+/// As that of a process that is stopped before it hears that it has left.
+#[test]
+fn a_reader_may_have_left_long_before_its_release_has_ended() {
+    let release = Call::Release { lock: 1 };
+    let long = operation(10, dead(3_000), release, Outcome::Released);
+    let mut history = vec![
+        joined(0, 1, 1),
+        long,
+        joined(9_000, 2, 1),
+        joined(9_010, 3, 1),
+    ];
+    history.extend([
+        left(dead(500), 3),
+        left(dead(600), 2),
+        granted(dead(700), 4, 2),
+    ]);
+    assert_fine(history);
+}
+
 #[test]
 fn a_reader_of_whom_nobody_knows_may_keep_the_others() {
     let unknown = |one: Operation| Operation {
