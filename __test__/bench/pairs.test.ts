@@ -2,7 +2,7 @@
 
 import { afterEach, expect, test } from "vitest";
 // @ts-expect-error a module of the benchmarks, in plain JavaScript
-import { contender as start } from "../../bench/lib/compare.mjs";
+import { contender as start, intervalOfMedian } from "../../bench/lib/compare.mjs";
 // @ts-expect-error a module of the benchmarks, in plain JavaScript
 import { endMembers } from "../../bench/lib/members.mjs";
 // @ts-expect-error a module of the benchmarks, in plain JavaScript
@@ -63,4 +63,16 @@ test("a build is taken from the folder of another checkout", async () => {
   expect(await sample(1, 1)).toMatchObject(measured);
   const missing = contender(module("sqlite"), "syncguard", { from: "/nowhere", path: ":memory:" });
   await expect(missing.sample(1, 1)).rejects.toThrow(/ended|Cannot find/);
+});
+
+test("a median lies between values that tables of the sign test name", () => {
+  const between = intervalOfMedian as (sorted: number[]) => [number, number];
+  const ranks = (count: number) => between(Array.from({ length: count }, (_, at) => at + 1));
+  expect([5, 7, 15, 20, 30].map(ranks)).toEqual([
+    [1, 5],
+    [1, 7],
+    [4, 12],
+    [6, 15],
+    [10, 21],
+  ]);
 });

@@ -62,7 +62,7 @@ export async function comparePairs(contenders, levels, options) {
 
 function print(results, ratios) {
   const figures = [["in flight", "", ...FIELDS.map(({ unit }) => unit)]];
-  const compared = [["in flight", "", ...FIELDS.map(({ name }) => name)]];
+  const compared = [["in flight", "", ...FIELDS.map(({ name }) => name), "pairs/s, run by run"]];
   for (const { inFlight, samples } of results) {
     const of = (name, field) => samples[name].map((sample) => sample[field]);
     const has = (name, field) => of(name, field).every((value) => value !== undefined);
@@ -76,6 +76,7 @@ function print(results, ratios) {
       compared.push([
         ...[String(inFlight), `${name} ÷ ${other}`],
         ...FIELDS.map(({ field }) => has(other, field) ? ratio(of(name, field), of(other, field)) : ""),
+        runByRun(of(name, "rate"), of(other, "rate")),
       ]); // prettier-ignore
     }
   }
@@ -83,6 +84,42 @@ function print(results, ratios) {
   if (compared.length === 1) return;
   console.log();
   printTable(compared);
+  for (const [name, other] of ratios) {
+    const logarithms = results.map(({ samples }) => {
+      const rates = [name, other].map((who) => samples[who].map(({ rate }) => rate));
+      return Math.log(median(quotients(...rates)));
+    });
+    const mean = Math.exp(logarithms.reduce((sum, value) => sum + value, 0) / results.length);
+    console.log(`\n${name} ÷ ${other}: ${mean.toFixed(3)}, the geometric mean of all rows`);
+  }
+}
+
+/** What was measured in each run by what was measured beside it. */
+const quotients = (values, others) => values.map((value, run) => value / others[run]);
+
+/** The median of the quotients, and where that of all possible runs lies with a probability of 95 %. */
+function runByRun(values, others) {
+  const sorted = quotients(values, others).sort((a, b) => a - b);
+  const [low, high] = intervalOfMedian(sorted).map((value) => value.toFixed(3));
+  return `${median(sorted).toFixed(3)} (${low}–${high})`;
+}
+
+/**
+ * Between which two of the sorted values their median lies with a probability of 95 %, by their order alone: the number of
+ * values below it is that of heads among as many coins. All of them, if they are too few to tell.
+ */
+export function intervalOfMedian(sorted) {
+  const count = sorted.length;
+  let ofSoMany = 0.5 ** count;
+  let ofFewer = ofSoMany;
+  let low = 0;
+  while (2 * low + 3 < count) {
+    ofSoMany *= (count - low) / (low + 1);
+    ofFewer += ofSoMany;
+    if (2 * ofFewer > 0.05) break;
+    low += 1;
+  }
+  return [sorted[low], sorted[count - 1 - low]];
 }
 
 /** The median by another. */

@@ -52,15 +52,15 @@ export async function run({ runs = 1, seconds = 10, against, stores: names }) {
 }
 
 async function play(place, from, { loops, wants, others = [], holdMs, held, awayMs }, ms) {
-  const distance = startMember("distance", DISTANCE);
-  const at = awayMs === undefined ? place.at : await distance.ask("to", { url: place.at, awayMs });
+  const distance = awayMs === undefined ? undefined : startMember("distance", DISTANCE);
+  const at = (await distance?.ask("to", { url: place.at, awayMs })) ?? place.at;
   const [worker, other] = [at, place.at].map((at) => startMember("workers", TASKS, { ...place, at }, from)); // prettier-ignore
   await Promise.all([worker, other].map((member) => member.ask("warm")));
   const first = await worker.ask("work", { loops, wants, holdMs, ms });
   const before = first.length / (ms / 1_000);
   if (held !== undefined) await other.ask("hold", { key: held });
   const grants = await worker.ask("work", { loops, wants: [...wants, ...others], holdMs, ms });
-  await Promise.all([worker, other, distance].map((member) => member.stop()));
+  await Promise.all([worker, other, distance].map((member) => member?.stop()));
   const then = grants.length / (ms / 1_000);
   const gaps = [...grants, ms].map((at, number) => at - (grants[number - 1] ?? 0));
   const perSecond = Array.from({ length: Math.floor(ms / 1_000) }, (_, second) =>
