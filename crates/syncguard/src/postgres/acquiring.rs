@@ -101,7 +101,7 @@ impl PostgresBackend {
         match (request.claims.as_slice(), &request.due) {
             ([claim], None) if claim.kind == ClaimKind::Shared => {
                 let (joins, key) = (&executor.joins, Subject::Key(claim.key.as_str()));
-                if !joins.gathers() && !joins.is_used_up(key) {
+                if !joins.is_busy() && !joins.is_used_up(key) {
                     return Ok(None);
                 }
                 let labels = self.stored(&request.labels, None);

@@ -136,16 +136,16 @@ impl Executor {
             _ => None,
         };
         let crowd = &self.readers_extensions;
-        let is_in_crowd = || readers.is_some_and(|readers| crowd.is_used_up(readers));
-        if extension.is_heartbeat
-            && !is_in_crowd()
-            && let Some(outcome) = self.extensions.join(asked).await?
-        {
-            return Ok(Some(outcome));
+        let is_in_crowd = readers.is_some_and(|readers| crowd.is_used_up(readers));
+        if extension.is_heartbeat && !is_in_crowd {
+            // A group of all leaves out readers while what they share is locked.
+            if let Some(outcome) = self.extensions.join(asked).await? {
+                return Ok(Some(outcome));
+            }
         }
-        match is_in_crowd() {
-            true => crowd.gather(asked()).await,
-            false => Ok(None),
+        match readers {
+            Some(readers) => crowd.join_crowd(readers, asked).await,
+            None => Ok(None),
         }
     }
 

@@ -123,8 +123,8 @@ impl<W: Grouped> Groups<W> {
         }
     }
 
-    /// Whether connections are short, so that what comes now may run in a group.
-    pub(super) fn gathers(&self) -> bool {
+    /// Whether connections are short for all, so that what comes now may run in a group.
+    pub(super) fn is_busy(&self) -> bool {
         self.runner.connections.is_busy()
     }
 
@@ -134,9 +134,21 @@ impl<W: Grouped> Groups<W> {
         quotas.is_some_and(|quotas| quotas.is_used_up(quotas.id_of(subject)))
     }
 
-    /// Runs the item in a group if connections are short; `None` if it has to run alone.
+    /// Runs the item in a group if connections are short for all; `None` if it has to run alone.
     pub(super) async fn join(self: &Arc<Self>, item: impl FnOnce() -> W::Item) -> Answer<W> {
-        match self.gathers() {
+        match self.is_busy() {
+            true => self.gather(item()).await,
+            false => Ok(None),
+        }
+    }
+
+    /// Runs the item in a group if connections are short for its subject; `None` if it has to run alone.
+    pub(super) async fn join_crowd(
+        self: &Arc<Self>,
+        subject: Subject<'_>,
+        item: impl FnOnce() -> W::Item,
+    ) -> Answer<W> {
+        match self.is_used_up(subject) {
             true => self.gather(item()).await,
             false => Ok(None),
         }

@@ -83,23 +83,23 @@ impl PostgresBackend {
         let subjects = readers.iter().filter_map(beginning);
         let subjects: Vec<_> = subjects.map(Subject::Readers).collect();
         let listed = Value::from(names).to_string();
-        let plan = self
-            .operations
-            .tidy
-            .plan(&listed, self.options.durable_releases);
-        let tidies = &executor.tidies;
         let running = async {
-            if let (Some(leaver), [readers]) = (leaver, subjects.as_slice())
-                && tidies.is_used_up(*readers)
-            {
-                let leaver = Leaver {
+            if let (Some(leaver), [readers]) = (leaver, subjects.as_slice()) {
+                let leaver = || Leaver {
                     lock_id: leaver.clone(),
                     listed: listed.clone(),
                 };
-                if tidies.gather(leaver).await?.is_some() {
+                if executor
+                    .tidies
+                    .join_crowd(*readers, leaver)
+                    .await?
+                    .is_some()
+                {
                     return Ok(());
                 }
             }
+            let (tidy, durable) = (&self.operations.tidy, self.options.durable_releases);
+            let plan = tidy.plan(&listed, durable);
             executor.runner.run(&subjects, &plan).await.map(drop)
         };
         let _ = self.on_rows(executor, &rows, running).await;

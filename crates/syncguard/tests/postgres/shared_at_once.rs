@@ -154,6 +154,14 @@ async fn many_readers_come_and_go_at_once() {
     assert!(rows(&client, &tables, "k").await.is_empty());
 }
 
+/// What a heartbeat sends for one lock.
+fn heartbeat(lock: &Grant) -> Extension {
+    Extension {
+        is_heartbeat: true,
+        ..Extension::new([lock.lock_id.clone()].into(), ttl(60_000))
+    }
+}
+
 async fn heartbeats_of_many_readers_run_in_groups() {
     let (_, tables) = backend(server().unix()).await;
     let config = PostgresConfig {
@@ -164,13 +172,10 @@ async fn heartbeats_of_many_readers_run_in_groups() {
     let readers = join_all((0..60).map(|_| join(&backend, "k", ttl(10_000)))).await;
     let alone =
         join_all((0..20).map(|number| take(&backend, [plain(&format!("w{number}"))]))).await;
-    let beats = readers.iter().chain(alone.iter().flatten()).map(|grant| {
-        let extension = Extension {
-            is_heartbeat: true,
-            ..Extension::new([grant.lock_id.clone()].into(), ttl(60_000))
-        };
-        backend.ask(Operation::Extend(extension))
-    });
+    let beats = readers
+        .iter()
+        .chain(alone.iter().flatten())
+        .map(|grant| backend.ask(Operation::Extend(heartbeat(grant))));
     let mut last = 0;
     for answer in join_all(beats).await {
         let ExtendOutcome::Extended { expires_at_ms } = answer.unwrap() else {
@@ -194,11 +199,7 @@ async fn heartbeats_for_which_their_key_has_no_connection_run_in_groups() {
     let (client, watcher) = (server().client().await, server().client().await);
     stopped(&client, &tables, "k").await;
     let beat = |reader: &Grant| {
-        let extension = Extension {
-            is_heartbeat: true,
-            ..Extension::new([reader.lock_id.clone()].into(), ttl(60_000))
-        };
-        let ours = Arc::clone(&ours);
+        let (ours, extension) = (Arc::clone(&ours), heartbeat(reader));
         async move { ours.ask(Operation::Extend(extension)).await.unwrap() }
     };
     let (first, others) = readers.split_at(2);

@@ -55,7 +55,7 @@ pub(in crate::postgres) struct Leaver {
 }
 
 /// What the statement tidies, and the lock ids of those who have left.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(in crate::postgres) struct Leavers {
     listed: String,
     lock_ids: String,
