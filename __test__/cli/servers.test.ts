@@ -132,6 +132,7 @@ describe("Redis", () => {
       server.admin.call("ACL", "SETUSER", name, "on", ">s3cr3t", ...`${rights} ${more}`.split(" "));
     await set("locker", "-info");
     await set("reader", "-set");
+    await set("writer", "+zadd +pexpire");
     const at = (user: string) => `redis://${user}:s3cr3t@127.0.0.1:${server.port}`;
     const locker = await examine(0, at("locker"));
     expect(named(locker, "settings")).toMatchObject([{ status: "warn" }]);
@@ -145,6 +146,13 @@ describe("Redis", () => {
     expect(named(reader, "rights").filter(({ status }) => status === "fail")).toMatchObject([
       { message: expect.stringContaining("SET: the scripts that acquire") as string },
     ]);
+    const writer = await examine(0, at("writer"));
+    expect(named(writer, "rights")).toContainEqual({
+      name: "rights",
+      status: "warn",
+      message: "the user may not call ZREM, ZREVRANGE, ZREMRANGEBYSCORE: no lock can be shared",
+      fix: "ACL SETUSER … +zrem +zrevrange +zremrangebyscore",
+    });
     const unknown = await cli(at("nobody"), "doctor");
     expect(unknown.code).toBe(1);
     expect(list.stderr + unknown.stdout + unknown.stderr).not.toContain("s3cr3t");
@@ -152,7 +160,8 @@ describe("Redis", () => {
 
   it("leaves no lock behind that the user could not release", async () => {
     const rights =
-      "~syncguard:* allchannels -@all +eval +evalsha +get +set +time +ping +info +scan";
+      "~syncguard:* allchannels -@all +eval +evalsha +get +set +time +ping +info +scan " +
+      "+zadd +zrem +zrevrange +zremrangebyscore +pexpire";
     const give = async (...more: string[]) =>
       server.admin.call("ACL", "SETUSER", "taker", "on", ">s3cr3t", ...rights.split(" "), ...more);
     await give("+publish", "+subscribe", "+unsubscribe");

@@ -67,7 +67,11 @@ async fn rights_that_scripts_lack_are_found_by_trying() {
         let url = format!("redis://some:secret@127.0.0.1:{}", server.port());
         let backend = RedisBackend::new(RedisConfig::from_url(&url).unwrap()).unwrap();
         let mut raw = server.connect();
-        let all = ["time", "get", "set", "del", "scan", "publish"];
+        let all = [
+            ["time", "get", "set", "del", "scan", "publish"].as_slice(),
+            &["zadd", "zrem", "zrevrange", "zremrangebyscore", "pexpire"],
+        ]
+        .concat();
         for given in 0..=all.len() {
             let facts = backend.facts().await.unwrap().remove(0).facts;
             let missing = facts.iter().find(|(name, _)| *name == "missingRights");

@@ -23,22 +23,26 @@ export function judgeRedis(facts: Facts): Check[] {
   ];
 }
 
-/** What each right that scripts may lack is needed for. */
-const RIGHTS: readonly [name: string, need: string, isNeeded: boolean][] = [
-  ["time", "every script", true],
-  ["get", "every script", true],
-  ["set", "the scripts that acquire and extend", true],
-  ["del", "the script that releases", true],
-  ["scan", "the script that lists locks", false],
-  ["publish", "the script that releases, to wake those who wait", false],
+/** What the rights that scripts may lack are needed for. */
+const RIGHTS: readonly [names: readonly string[], need: string, isNeeded: boolean][] = [
+  [["time"], "every script calls it", true],
+  [["get"], "every script calls it", true],
+  [["set"], "the scripts that acquire and extend call it", true],
+  [["del"], "the script that releases calls it", true],
+  [["scan"], "the script that lists locks calls it", false],
+  [["publish"], "the script that releases calls it, to wake those who wait", false],
+  [["zadd", "zrem", "zrevrange", "zremrangebyscore", "pexpire"], "no lock can be shared", false],
 ];
 
 function rights({ missingRights }: Facts): Check[] {
   const missing = String(missingRights ?? "").split(" ");
-  return RIGHTS.filter(([name]) => missing.includes(name)).map(([name, need, isNeeded]) => {
-    const message = `the user may not call ${name.toUpperCase()}: ${need} calls it`;
-    const channels = name === "publish" ? ", and the channels with the keys' prefix" : "";
-    return (isNeeded ? fail : warn)("rights", message, `ACL SETUSER … +${name}${channels}`);
+  return RIGHTS.flatMap(([names, need, isNeeded]) => {
+    const lacking = names.filter((name) => missing.includes(name));
+    if (lacking.length === 0) return [];
+    const message = `the user may not call ${lacking.join(", ").toUpperCase()}: ${need}`;
+    const given = lacking.map((name) => `+${name}`).join(" ");
+    const channels = lacking.includes("publish") ? ", and the channels with the keys' prefix" : "";
+    return [(isNeeded ? fail : warn)("rights", message, `ACL SETUSER … ${given}${channels}`)];
   });
 }
 

@@ -18,7 +18,8 @@ if undeclared and string.find(undeclared, 'undeclared key', 1, true) then
   reply[#reply + 1] = 'undeclared_keys:refused'
 end
 local tried = { { 'TIME' }, { 'GET', KEYS[2] }, { 'SET', KEYS[2], '', 'XX' }, { 'DEL', KEYS[2] },
-  { 'SCAN', '0', 'COUNT', '1' }, { 'PUBLISH', KEYS[1], '' } }
+  { 'SCAN', '0', 'COUNT', '1' }, { 'PUBLISH', KEYS[1], '' }, { 'ZADD', KEYS[2], 'XX', '0', '' }, { 'ZREM', KEYS[2], '' },
+  { 'ZREVRANGE', KEYS[2], '0', '0' }, { 'ZREMRANGEBYSCORE', KEYS[2], '0', '0' }, { 'PEXPIRE', KEYS[2], '1' } }
 local missing = {}
 for _, command in ipairs(tried) do
   local err = refusal(unpack(command)) or ''
