@@ -174,6 +174,29 @@ describe("exec", () => {
   });
 });
 
+it("watches all who share a key come and go as one", async () => {
+  const watching = startCli(url, "watch", "a", "--json", "--interval", "50ms");
+  await watching.printed('"free"');
+  const first = await backend.lock("a", { mode: "shared" }, { ttlMs: 60_000 });
+  await watching.printed('"acquired"');
+  const second = await backend.lock("a", { mode: "shared" }, { ttlMs: 90_000 });
+  await watching.printed('"extended"');
+  await first.release();
+  await second.release();
+  await watching.printed('"released"');
+  watching.child.kill("SIGINT");
+  const lines = (await watching.finished).stdout.trim().split("\n");
+  const events = lines.map((line) => JSON.parse(line) as { event: string; lock?: object });
+  const { fence } = second;
+  expect(events).toMatchObject([
+    { event: "free" },
+    ...["acquired", "extended", "released"].map((event) => ({
+      event,
+      lock: { key: "a", mode: "shared", fence },
+    })),
+  ]);
+});
+
 describe("slots", () => {
   it("are shown by status, with their numbers and owners", async () => {
     const claim = { key: "api:partner", slots: 5 } as const;

@@ -131,6 +131,8 @@ describe("changes of a lock", () => {
     expect(events(lock("a", 0, now - 2_000), undefined, false)).toEqual(["expired"]);
     expect(events(first, lock("b", now + 1, now + 2), false)).toEqual(["released", "acquired"]);
     expect(events(first, lock("b", now + 61_001, 1), false)).toEqual(["expired", "acquired"]);
+    const otherReaders = { ...lock("a", now + 1, now + 2), fence: "2" };
+    expect(events(first, otherReaders, false)).toEqual(["released", "acquired"]);
   });
 });
 

@@ -16,7 +16,8 @@ export function changes(
 ): Change[] {
   if (isFirst) return [now === undefined ? { event: "free" } : { event: "held", lock: now }];
   if (before === undefined) return now === undefined ? [] : [{ event: "acquired", lock: now }];
-  if (now?.lockIdHash === before.lockIdHash) {
+  // All who ever share a key have one lock id there, and a fence of their own each time that the first of them comes.
+  if (now?.lockIdHash === before.lockIdHash && now.fence === before.fence) {
     return now.expiresAtMs === before.expiresAtMs ? [] : [{ event: "extended", lock: now }];
   }
   // The store's clock is not known without a lock; ours stands in, and is good enough for a label.
