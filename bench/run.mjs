@@ -51,6 +51,10 @@ const suites = {
     load: () => import("./redis-cluster/suite.mjs"),
     knows: ["runs", "seconds", "against"],
   },
+  sets: {
+    load: () => import("./sets/suite.mjs"),
+    knows: ["runs", "seconds", "against", "stores"],
+  },
   sqlite: { load: () => import("./sqlite/suite.mjs"), knows: ["runs", "seconds", "against"] },
   waiting: {
     load: () => import("./waiting/suite.mjs"),

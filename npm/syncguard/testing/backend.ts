@@ -90,15 +90,16 @@ export function createTestBackend(options: TestBackendOptions = {}): TestBackend
     },
     expire: (key) => table.expire(normalizeAndValidateKey(key)),
     lose: (key) => {
-      const row = table.find(normalizeAndValidateKey(key));
-      if (row === undefined) return false;
-      for (const lease of internalsOf(backend)?.grants?.held() ?? []) {
-        if (!lease.lockIds.includes(row.lockId)) continue;
-        table.release(row.lockId);
-        lease.lostInStore(row.lockId);
+      const leases = [...(internalsOf(backend)?.grants?.held() ?? [])];
+      // Those who share a key have a lock each.
+      const lost = table.held(normalizeAndValidateKey(key)).filter(({ lockId }) => {
+        const lease = leases.find(({ lockIds }) => lockIds.includes(lockId));
+        if (lease === undefined) return false;
+        table.release(lockId);
+        lease.lostInStore(lockId);
         return true;
-      }
-      return false;
+      });
+      return lost.length > 0;
     },
     cameUp: () => table.tellAll(),
   };

@@ -28,12 +28,13 @@ import { LABELS } from "../values/arguments.js";
 import { onAbort } from "../native/signal.js";
 import type { Wait } from "../values/wait.js";
 import { Faults, type FaultyOperation } from "./faults.js";
+import { Gate } from "./gate.js";
 import { type DoneMark, type Obstacle, type Row, type Table } from "./table.js";
 
 type Settings = { operationTimeoutMs: number; cleanupInIsLocked: boolean };
 type Answer<T> = T | Failure;
 type Granted = Acquired & { readonly ok: true; readonly rows: readonly Row[] };
-type Found = Granted | (Polled & Locked);
+type Found = Granted | (Polled & Locked & { readonly isShared: boolean });
 type AskedOfTable = {
   readonly claims: readonly CheckedClaim[];
   readonly ttlMs: number;
@@ -88,11 +89,16 @@ export class TestStore implements LockStore {
     const cancellation = watchSignals(signal, this.#refusal.signal, key);
     /** What stood in the way. */
     let obstacle = claims[0]?.key ?? key;
+    const gate = new Gate(this.table);
     const ask = async (limitMs: number): Promise<Found> => {
       const startedMs = clock.elapsed();
       const found = settle(await this.#ask(asked, cancellation?.signal, limitMs));
-      if (found.ok) wait.lastMs = clock.elapsed() - startedMs;
-      else obstacle = found.lockedKey ?? key;
+      if (found.ok) {
+        wait.lastMs = clock.elapsed() - startedMs;
+        return found;
+      }
+      obstacle = found.lockedKey ?? key;
+      if (found.isShared) gate.refused(normalizeAndValidateKey(obstacle));
       return found;
     };
     const watch = (onFreed: () => void): Watch => {
@@ -117,6 +123,7 @@ export class TestStore implements LockStore {
       const busy = copyGiven<Busy>({ key: obstacle }, context, "retryAfterMs", ...LABELS);
       return new Failure(error.code, error.message, [], undefined, busy);
     } finally {
+      gate.leave();
       cancellation?.stop();
     }
   }
@@ -167,9 +174,9 @@ export class TestStore implements LockStore {
     if (done instanceof Failure) return done;
     if ("before" in done) return done.before;
     if ("freeInMs" in done) {
-      const { key, freeInMs, labels } = done;
+      const { key, freeInMs, labels, isShared } = done;
       const busy = { retryAfterMs: freeInMs, ...labels };
-      return { ok: false, freeInMs, lockedKey: isSet ? key : undefined, busy };
+      return { ok: false, freeInMs, lockedKey: isSet ? key : undefined, busy, isShared };
     }
     const [first] = done as readonly [Row];
     const granted: Granted = {

@@ -23,6 +23,8 @@ export type Obstacle = {
   readonly key: string;
   readonly freeInMs: number;
   readonly labels: StoredLabels;
+  /** Whether those who share the key stood in the way of somebody who wants it alone. */
+  readonly isShared: boolean;
 };
 
 /** For which period something was done last, when, and under which lock id. */
@@ -39,6 +41,8 @@ export class Table {
   readonly #rows = new Map<string, Row>();
   /** The locks of those who share a key, by that key. They are in `#rows`, too. */
   readonly #readers = new Map<string, Set<Row>>();
+  /** Keys that nobody joins who would share them, and until when at most. */
+  readonly #gates = new Map<string, number>();
   readonly #fences = new Map<string, number>();
   /** For which period something was done last, by key; as stored. */
   readonly #marks = new Map<string, DoneMark>();
@@ -85,7 +89,13 @@ export class Table {
 
   /** Under which names a claim can be granted, or what stands in the way. */
   #free(claim: CheckedClaim): string[] | Omit<Obstacle, "key"> {
-    if (claim.kind === "shared" && this.find(claim.key)?.isShared === true) return [claim.key];
+    if (claim.kind === "shared") {
+      const opensAtMs = this.#gates.get(claim.key);
+      if (opensAtMs !== undefined) {
+        return { freeInMs: opensAtMs - this.clock.now(), labels: {}, isShared: false };
+      }
+      if (this.find(claim.key)?.isShared === true) return [claim.key];
+    }
     const { names, take } = placesOf(claim);
     const held = names.flatMap((name) => this.find(name) ?? []);
     if (names.length - held.length < take) {
@@ -94,9 +104,20 @@ export class Table {
       return {
         freeInMs: first.expiresAtMs + TIME_TOLERANCE_MS - this.clock.now(),
         labels: copyGiven<StoredLabels>({}, first, ...LABELS),
+        isShared: first.isShared === true,
       };
     }
     return names.filter((name) => this.find(name) === undefined).slice(0, take);
+  }
+
+  /** Lets nobody join those who share a key until the result is called, within `longestMs`; `undefined` if somebody else does so. */
+  closeGate(key: string, longestMs: number): (() => void) | undefined {
+    if (this.#gates.has(key)) return undefined;
+    this.#gates.set(key, this.clock.now() + longestMs);
+    return () => {
+      this.#gates.delete(key);
+      this.#freed(key);
+    };
   }
 
   release(lockId: string): true | Absence {
@@ -146,14 +167,14 @@ export class Table {
   }
 
   forceRelease(key: string): boolean {
-    const held = this.#held(key);
+    const held = this.held(key);
     for (const row of held) this.#delete(row);
     return held.length > 0;
   }
 
   /** The lock on a key that is held: of one that is shared, what all who share it have together. */
   find(key: string): Row | undefined {
-    const held = this.#held(key);
+    const held = this.held(key);
     const [first] = held;
     if (first?.isShared !== true) return first;
     const expiresAtMs = Math.max(...held.map((row) => row.expiresAtMs));
@@ -162,7 +183,7 @@ export class Table {
   }
 
   /** The locks on a key that are held: one, or those of all who share it. */
-  #held(key: string): Row[] {
+  held(key: string): Row[] {
     const row = this.#rows.get(key);
     if (row !== undefined && this.#isLive(row)) return [row];
     return [...(this.#readers.get(key) ?? [])].filter((reader) => this.#isLive(reader));
@@ -202,7 +223,7 @@ export class Table {
 
   /** Ends the time of a lock, as if its holder had been paused. */
   expire(key: string): boolean {
-    const held = this.#held(key);
+    const held = this.held(key);
     for (const row of held) row.expiresAtMs = this.clock.now() - TIME_TOLERANCE_MS;
     if (held.length > 0) this.#freed(key);
     return held.length > 0;
