@@ -12,6 +12,7 @@ export const HOLD_MS = 5;
 export async function tasksOf(place, from) {
   const { lock } = built(from, "syncguard");
   const backend = await open(place, from);
+  const kept = [];
   return {
     /** Half of what a lone process takes for a lock besides holding it; a machine that has slept takes longer. */
     async roundTrip() {
@@ -106,9 +107,9 @@ export async function tasksOf(place, from) {
       return grants.filter((at) => at < ms);
     },
 
-    /** Holds a key until the process ends. */
+    /** Holds a key until the process is stopped. */
     async hold({ key }) {
-      await backend.lock(key, { ttlMs: 600_000 });
+      kept.push(await backend.lock(key, { ttlMs: 600_000 }));
     },
 
     /** Milliseconds until so many locks are held that are asked for at once, of keys of their own or of one that all share. */
@@ -126,7 +127,10 @@ export async function tasksOf(place, from) {
       return took;
     },
 
-    close: () => backend.close(),
+    async close() {
+      await Promise.all(kept.map((one) => one.release()));
+      await backend.close();
+    },
   };
 }
 
