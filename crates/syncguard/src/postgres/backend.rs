@@ -132,13 +132,14 @@ impl Executor {
     async fn extend_in_group(&self, extension: &Extension) -> Result<Option<ExtendOutcome>, Error> {
         let asked = || (extension.lock_ids.clone(), extension.ttl);
         let readers = match extension.lock_ids.as_slice() {
-            [lock_id] => beginning(lock_id).map(Subject::Readers),
+            // One that is given back may end sooner, and then its group has to be tidied.
+            [lock_id] if !extension.gives_back => beginning(lock_id).map(Subject::Readers),
             _ => None,
         };
         let crowd = &self.readers_extensions;
         let is_in_crowd = readers.is_some_and(|readers| crowd.is_used_up(readers));
         if extension.is_heartbeat && !is_in_crowd {
-            // A group of all leaves out readers while what they share is locked.
+            // It skips locked rows, so it leaves out readers while others join or leave.
             if let Some(outcome) = self.extensions.join(asked).await? {
                 return Ok(Some(outcome));
             }
@@ -295,18 +296,21 @@ impl PostgresBackend {
         let rows = quota::rows(lock_ids);
         let extending = async {
             if let Some(outcome) = executor.extend_in_group(extension).await? {
-                return Ok(outcome);
+                return Ok((outcome, Vec::new()));
             }
             let sets = LockSets::new([(lock_ids.as_slice(), ttl)]);
             let plan = self.operations.extend.plan(&sets);
             let subjects = quota::extended(lock_ids);
             let row = executor.runner.run(&subjects, &plan).await?;
-            extend::outcome(lock_ids, row.as_ref())
+            let outcome = extend::outcome(lock_ids, row.as_ref())?;
+            Ok((outcome, extend::shortened_groups(lock_ids, row.as_ref())?))
         };
         let blocked = &self.operations.blocked;
-        blocked
+        let (outcome, shortened) = blocked
             .watch_rows(&executor.runner, &rows, &limit, extending)
-            .await
+            .await?;
+        self.tidy(&executor, None, &shortened).await;
+        Ok(outcome)
     }
 
     async fn is_locked(&self, key: &Key) -> Result<bool, Error> {

@@ -25,6 +25,7 @@ tests![
     a_reader_extends_itself_alone,
     a_reader_who_leaves_takes_nothing_along,
     a_reader_who_is_gone_costs_its_own_time,
+    a_reader_whose_time_is_made_shorter_costs_that,
     who_is_dropped_leaves_without_the_others,
     the_id_of_a_group_gives_no_right,
     who_frees_a_key_by_force_frees_it_of_all_readers,
@@ -245,6 +246,22 @@ async fn a_reader_who_is_gone_costs_its_own_time(stage: Stage) {
     t.pass_ms(whole(1_000)).await;
     let writer = take(&t, vec![plain(&key)]).await;
     assert!(writer[0].fence > leaves_early.fence);
+}
+
+async fn a_reader_whose_time_is_made_shorter_costs_that(stage: Stage) {
+    let t = stage.open().await;
+    let key = t.key("a");
+    let first = joins(t.backend.as_ref(), &key, LONG).await;
+    let stays = joins(t.fixture.peer().as_ref(), &key, ttl(20_000)).await;
+    // As a release does that comes before the shortest time to hold is over.
+    for (reader, is_left) in [(&first, true), (&stays, false)] {
+        let extended = extend(&t, ids(std::slice::from_ref(reader)), ttl(1_000)).await;
+        assert!(matches!(extended, ExtendOutcome::Extended { .. }));
+        t.pass_ms(whole(1_000)).await;
+        is_lost(&t, reader).await;
+        assert_eq!(t.is_locked(&key).await, is_left);
+        assert_eq!(refused_by_readers(&t, &key).await, is_left.then_some(true));
+    }
 }
 
 /// A guard, and an attempt whose answer nobody waits for any more.

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use super::release::left_groups;
 use crate::asking::outcome::{Absence, ExtendOutcome};
 use crate::postgres::connection::quota::Subject;
 use crate::postgres::group::Grouped;
@@ -32,7 +33,11 @@ impl Extend {
         let sql = include_str!("extend.sql").replace("{skip}", skip);
         let of = |is_shared| {
             let sql = variant(&sql, is_shared);
-            Statement::new(&sql, tables, &["outcomes", "commit"]).urgent()
+            let columns: &[_] = match is_shared {
+                true => &["outcomes", "groups", "commit"],
+                false => &["outcomes", "commit"],
+            };
+            Statement::new(&sql, tables, columns).urgent()
         };
         Self {
             alone: of(false),
@@ -87,6 +92,17 @@ impl LockSets {
 pub fn outcome(lock_ids: &[LockId], row: Option<&Row>) -> Result<ExtendOutcome, Error> {
     let found = reply::of_each(lock_ids, rows_by_id(row)?)?;
     judge(&found)
+}
+
+/// Reads from the row the keys of readers that end sooner than before, whose groups have to be tidied.
+pub(in crate::postgres) fn shortened_groups(
+    lock_ids: &[LockId],
+    row: Option<&Row>,
+) -> Result<Vec<String>, Error> {
+    match lock_ids.iter().any(may_be_shared) {
+        true => left_groups(row),
+        false => Ok(Vec::new()),
+    }
 }
 
 /// What became of a lock that was found.

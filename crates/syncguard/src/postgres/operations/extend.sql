@@ -38,6 +38,7 @@ judged AS MATERIALIZED (
 {alone}      lock.expires_at_ms > now_ms - {tolerance_ms} AS is_live
 {alone}    FROM asked LEFT JOIN held AS lock ON lock.lock_id = id,
 {shared}      {is_reader} AND shared.key IS NULL AS is_alone,
+{shared}      {is_reader} AND least(lock.expires_at_ms, shared.expires_at_ms) > now_ms + ttl AS is_sooner,
 {shared}      CASE
 {shared}        WHEN {is_reader} AND shared.key IS NULL THEN
 {shared}          -- A group that is there, but is not among what is locked, was skipped, or is gone by now: nothing is known of it.
@@ -57,7 +58,8 @@ extended AS (
   WHERE is_whole AND lock.key = judged.key AND lock.lock_id = judged.id
   RETURNING lock.lock_id, lock.expires_at_ms
 {shared}),
-{shared}-- A group ends with the last of its readers. It tells tidy.sql by acquired_at_ms that one has been extended.
+{shared}-- A group ends no earlier than its readers. It tells tidy.sql by acquired_at_ms that one has been extended. Where one ends sooner
+{shared}-- than before, the caller runs that after this.
 {shared}raised AS (
 {shared}  UPDATE {locks} AS lock SET
 {shared}    expires_at_ms = greatest(lock.expires_at_ms, last_end_ms),
@@ -81,6 +83,7 @@ removed AS (
 )
 SELECT
   string_agg(lock_id || ' ' || outcome, ',') AS outcomes,
+{shared}  (SELECT json_agg(DISTINCT group_key)::text FROM judged WHERE is_whole AND is_sooner) AS groups,
   CASE current_setting('synchronous_commit')
     WHEN 'off' THEN set_config('synchronous_commit', 'on', true)
   END AS commit

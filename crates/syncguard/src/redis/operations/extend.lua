@@ -13,4 +13,5 @@ local tolerance, bare = ARGV[2], ARGV[5]
 -- @include extendable
 -- @include prolong
 -- @include raise
+-- @include follow
 return { 1, ends, ARGV[1] }

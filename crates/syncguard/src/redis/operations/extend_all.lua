@@ -17,6 +17,7 @@ local function one(KEYS, ARGV)
   return function()
     -- @include prolong
     -- @include raise
+    -- @include follow
     return { 1, ends, ARGV[1] }
   end
 end

@@ -203,8 +203,9 @@ local function shared(KEYS, ARGV, own, gate, lock_id, tail)
     local KEYS, ARGV = own, { lock_id, ttl, nil, nil, nil, tail, lifetime }
     local fence, ends = tonumber(group.fence), now + ttl
     -- Notes that the reader with the lock id ARGV[1] ends at `ends`, and makes its group end no earlier.
+    local added
     if group then
-      call('ZADD', group.readers, string.format('%.0f', ends), ARGV[1])
+      added = call('ZADD', group.readers, string.format('%.0f', ends), ARGV[1])
       if ends > group.ends then
         group.set(ends)
       end

@@ -127,12 +127,21 @@ local function one(KEYS, ARGV)
     end
     call('SET', KEYS[1], lock_key, 'PX', ARGV[4])
     -- Notes that the reader with the lock id ARGV[1] ends at `ends`, and makes its group end no earlier.
+    local added
     if group then
-      call('ZADD', group.readers, string.format('%.0f', ends), ARGV[1])
+      added = call('ZADD', group.readers, string.format('%.0f', ends), ARGV[1])
       if ends > group.ends then
         group.set(ends)
       end
       call('PEXPIRE', group.readers, string.format('%.0f', math.max(ends, group.ends) - held_after))
+    end
+    -- Lets the group end with the last of its readers, where the one with the lock id ARGV[1] ends sooner than before. If it was missing in the
+    -- set, others may be missing, too, so the group stays until it ends.
+    if group and added == 0 and ends < group.ends then
+      local last = tonumber(call('ZREVRANGE', group.readers, 0, 0, 'WITHSCORES')[2])
+      if last < group.ends then
+        group.set(last)
+      end
     end
     return { 1, ends, ARGV[1] }
   end
