@@ -15,6 +15,7 @@ use crate::background::work::Running;
 use crate::clock;
 use crate::heartbeats::end_of;
 use crate::operation::{self, CallOptions};
+use crate::text::error::Error;
 use crate::values::batch::Batch;
 use crate::values::claim::Claim;
 use crate::values::key::{GATE, Key};
@@ -25,6 +26,8 @@ use crate::values::ttl::Ttl;
 pub(super) const PART_TTL: Duration = Duration::from_secs(3);
 /// In a window that is longer than the longest TTL, the parts are extended each time this has passed.
 const EXTENDED_EVERY: Duration = Duration::from_secs(1);
+/// When an extension fails, the next one follows after this time, for as long as the parts last.
+const EXTENDED_AGAIN: Duration = Duration::from_millis(250);
 /// The shortest time that the extension of parts gets for its answer.
 pub(super) const SHORTEST_CALL: Duration = Duration::from_millis(100);
 
@@ -39,6 +42,8 @@ pub(super) struct Gathered {
     lasts: Ttl,
     /// When the first part ends, by this process' clock.
     end: Option<Instant>,
+    /// When to extend the parts after an extension that has failed.
+    again_at: Option<Instant>,
     /// When the time of the waiter is over.
     limit: Option<Instant>,
     /// Lets the closing of the backend wait until the parts are released.
@@ -64,14 +69,19 @@ impl Gathered {
             taken: Vec::new(),
             lasts: ttl,
             end: None,
+            again_at: None,
             limit,
             running: None,
         }
     }
 
     fn lock_ids(&self) -> Batch<LockId> {
-        let lock_id = |part: &Part| part.grant.lock_id.clone();
-        self.taken.iter().map(lock_id).collect()
+        self.lock_ids_of(|_| true)
+    }
+
+    fn lock_ids_of(&self, is_wanted: impl Fn(&Part) -> bool) -> Batch<LockId> {
+        let wanted = self.taken.iter().filter(|part| is_wanted(part));
+        wanted.map(|part| part.grant.lock_id.clone()).collect()
     }
 
     pub(super) fn add(&mut self, claim: &Claim, granted: Granted, ttl: Ttl) {
@@ -90,38 +100,57 @@ impl Gathered {
     pub(super) fn extended_at(&self, ttl: Ttl) -> Option<Instant> {
         let is_long = ttl.as_duration() >= PART_TTL;
         let end = self.end.filter(|_| is_long)?;
+        if self.again_at.is_some() {
+            return self.again_at;
+        }
         let extended = clock::of_tokio(end).checked_sub(PART_TTL)?;
         Some(extended + EXTENDED_EVERY)
     }
 
-    /// Extends all parts, or none of them, so that they end `ttl` from now. Gives when the extension was sent, and the end by the store's
-    /// clock. `None` if a part may be gone.
-    pub(super) async fn extend(&mut self, ttl: Ttl) -> Option<(Instant, i64)> {
-        let (sent, end) = (clock::now(), self.end?);
-        let left = end.checked_duration_since(sent);
-        let left = left.filter(|left| !left.is_zero())?;
+    /// Extends the parts while the waiter waits for others. Gives whether it still has them: a store that fails now may answer before they end.
+    pub(super) async fn keep(&mut self, ttl: Ttl) -> bool {
+        let extended = self.extend(self.lock_ids(), ttl).await;
+        self.again_at = extended.is_err().then(|| Instant::now() + EXTENDED_AGAIN);
+        !matches!(extended, Ok(None))
+    }
+
+    /// Extends parts, all or none of them, so that they end `ttl` from now. Gives when the extension was sent, and the end by the store's
+    /// clock. `None` if one of them is gone.
+    async fn extend(
+        &mut self,
+        lock_ids: Batch<LockId>,
+        ttl: Ttl,
+    ) -> Result<Option<(Instant, i64)>, Error> {
+        let sent = clock::now();
+        let left = self.end.and_then(|end| end.checked_duration_since(sent));
+        let Some(left) = left.filter(|left| !left.is_zero()) else {
+            return Ok(None);
+        };
         self.lasts = self.lasts.max(ttl);
         let extension = Extension {
-            needed_by: Some(end),
-            ..Extension::new(self.lock_ids(), ttl)
+            needed_by: self.end,
+            ..Extension::new(lock_ids, ttl)
         };
         let call = CallOptions {
             timeout: Some(self.time_left(left).max(SHORTEST_CALL)),
             ..CallOptions::default()
         };
-        match operation::extend(&self.backend, extension, call, pending()).await {
-            Ok(ExtendOutcome::Extended { expires_at_ms }) => {
-                self.end = Some(end_of(sent, ttl));
-                Some((sent, expires_at_ms))
-            }
-            Ok(ExtendOutcome::Absent { .. }) | Err(_) => None,
-        }
+        Ok(
+            match operation::extend(&self.backend, extension, call, pending()).await? {
+                ExtendOutcome::Extended { expires_at_ms } => {
+                    self.end = Some(end_of(sent, ttl));
+                    Some((sent, expires_at_ms))
+                }
+                ExtendOutcome::Absent { .. } => None,
+            },
+        )
     }
 
-    /// Extends all parts by the TTL of the request, and makes them the grant. The gates are no part of it and are given back. `None` if a part
-    /// may be gone.
+    /// Extends all parts by the TTL of the request, and makes them the grant. Gates are no part of it: they are given back, and are not
+    /// extended, so that none stays for that time if nobody hears that it is given back. `None` if a part may be gone.
     pub(super) async fn confirm(&mut self, request: &AcquireRequest) -> Option<Granted> {
-        let (asked, expires_at_ms) = self.extend(request.ttl).await?;
+        let lock_ids = self.lock_ids_of(|part| !part.is_gate());
+        let (asked, expires_at_ms) = self.extend(lock_ids, request.ttl).await.ok()??;
         let hold = request.hold.as_deref();
         if operation::is_over(asked, request.ttl, hold.is_some()) {
             return None;

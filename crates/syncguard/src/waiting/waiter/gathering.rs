@@ -59,6 +59,7 @@ impl Waiter {
 
     /// Takes all locks of the request, one after another. `None` if it did not get all of them within the window; then it keeps none.
     pub(super) async fn gather(&mut self, window: Duration) -> Option<Granted> {
+        let began = Instant::now();
         let mut parts = Gathered::new(&self.backend, self.request.ttl, self.limit());
         let granted = match self.take_all(&mut parts, window).await {
             Some(()) => parts.confirm(&self.request).await,
@@ -66,7 +67,7 @@ impl Waiter {
         };
         // After the grant nothing may be awaited any more: a caller that is cancelled here would not know of its locks.
         if granted.is_none() {
-            self.gathering.was_in_vain(window);
+            self.gathering.was_in_vain(window.min(began.elapsed()));
             parts.give_back().await;
         }
         granted
@@ -115,7 +116,7 @@ impl Waiter {
                         }
                     }
                     () = sleep_if(extended_at) => {
-                        if parts.extend(ttl).await.is_none() {
+                        if !parts.keep(ttl).await {
                             break None;
                         }
                     }

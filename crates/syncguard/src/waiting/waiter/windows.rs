@@ -15,7 +15,7 @@ const FIRST_WINDOW: Duration = Duration::from_millis(500);
 /// The same for several slots of one key: the waiter has to get each of them from all who want any, and in half a second it often does not.
 const FIRST_WINDOW_OF_SLOTS: Duration = Duration::from_millis(1_500);
 const LONGEST_WINDOW: Duration = Duration::from_secs(60);
-/// After a window in vain, the waiter rests for so many times its length.
+/// After it has gathered in vain, the waiter rests for so many times as long.
 const RESTS: u32 = 3;
 /// A waiter whom readers refuse takes the gate when it has waited for so long.
 const PATIENCE_WITH_READERS: Duration = Duration::from_millis(50);
@@ -110,15 +110,15 @@ impl Gathering {
         may.then(|| self.rests_until.max(start + PATIENCE_WITH_READERS))
     }
 
-    /// Notes that a window of this length is over in which the waiter did not get all of its locks.
-    pub(super) fn was_in_vain(&mut self, window: Duration) {
+    /// Notes that the waiter has gathered for so long and did not get all of its locks.
+    pub(super) fn was_in_vain(&mut self, gathered: Duration) {
         if self.gathers == Gathers::PastReaders {
-            self.rests_until = Instant::now() + window;
+            self.rests_until = Instant::now() + gathered.max(PATIENCE_WITH_READERS);
             return;
         }
         self.refusals = 0;
         self.window = (self.window * 2).min(LONGEST_WINDOW);
-        self.rests_until = Instant::now() + window * RESTS;
+        self.rests_until = Instant::now() + gathered * RESTS;
     }
 }
 

@@ -295,16 +295,11 @@ async fn its_last_question_does_not_meet_what_it_has_gathered() {
     both.await.unwrap().unwrap().keep();
 }
 
-/// It needs no retry for that, which would come after a day.
-#[tokio::test(start_paused = true)]
-async fn before_a_long_read_a_writer_keeps_others_out_for_a_minute_of_two() {
-    let t = Scene::new();
+/// When the gate of `a` is taken and given back within that time, in tenths of a second. Readers hold the key.
+async fn changes_of_the_gate(t: &Scene, time: Duration) -> Vec<u128> {
     let gate = Key::new("a").unwrap().gate();
-    hold_elsewhere(&t, "a");
-    t.store.is_read.store(true, SeqCst);
-    let writer = t.hold(claims(&["a"]), Duration::ZERO);
     let (start, mut changes, mut was_held) = (Instant::now(), Vec::new(), false);
-    while start.elapsed() < 200 * S {
+    while start.elapsed() < time {
         sleep(Duration::from_millis(10)).await;
         let is_held = t.store.held.lock().unwrap().contains_key(&gate);
         if is_held != was_held {
@@ -312,8 +307,56 @@ async fn before_a_long_read_a_writer_keeps_others_out_for_a_minute_of_two() {
             was_held = is_held;
         }
     }
-    // In tenths of a second: the gate is taken and given back, and so on.
-    assert_eq!(changes, [0, 600, 1200, 1800]);
+    changes
+}
+
+/// One who wants `a`, which readers elsewhere hold.
+fn writes_among_readers(t: &Scene) -> JoinHandle<Duration> {
+    hold_elsewhere(t, "a");
+    t.store.is_read.store(true, SeqCst);
+    t.hold(claims(&["a"]), Duration::ZERO)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_fails_for_a_moment_opens_no_gate() {
+    let t = Scene::new();
+    let writer = writes_among_readers(&t);
+    assert_eq!(changes_of_the_gate(&t, S / 2).await, [0]);
+    t.store.fails_extensions.store(true, SeqCst);
+    // The gate is extended each second, and ends three seconds after the last time.
+    sleep(2 * S).await;
+    t.store.fails_extensions.store(false, SeqCst);
+    assert_eq!(changes_of_the_gate(&t, 50 * S).await, [0]);
+    writer.abort();
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_has_lost_its_gate_leaves_it_alone_for_as_long_as_it_had_it() {
+    let t = Scene::new();
+    let writer = writes_among_readers(&t);
+    t.store.fails_extensions.store(true, SeqCst);
+    assert_eq!(changes_of_the_gate(&t, 5 * S).await, [0, 30]);
+    t.store.fails_extensions.store(false, SeqCst);
+    assert_eq!(changes_of_the_gate(&t, 5 * S).await, [10]);
+    writer.abort();
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_a_gate_and_its_key_the_grant_extends_the_key_alone() {
+    let t = Scene::new();
+    let writer = writes_among_readers(&t);
+    sleep(S / 2).await;
+    free_elsewhere(&t, "a");
+    writer.await.unwrap();
+    assert_eq!(*t.store.extended.lock().unwrap(), [(1, Ttl::DEFAULT)]);
+}
+
+/// It needs no retry for that, which would come after a day.
+#[tokio::test(start_paused = true)]
+async fn before_a_long_read_a_writer_keeps_others_out_for_a_minute_of_two() {
+    let t = Scene::new();
+    let writer = writes_among_readers(&t);
+    assert_eq!(changes_of_the_gate(&t, 200 * S).await, [0, 600, 1200, 1800]);
     // The read ends.
     assert!(!writer.is_finished());
     free_elsewhere(&t, "a");

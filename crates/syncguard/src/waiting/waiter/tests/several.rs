@@ -25,6 +25,8 @@ pub(super) struct Keys {
     pub(super) extended: Mutex<Vec<(usize, Ttl)>>,
     /// Whether the answers of extensions are lost.
     pub(super) loses_answers: AtomicBool,
+    /// Whether extensions fail.
+    pub(super) fails_extensions: AtomicBool,
     /// Whether extensions never reach it.
     pub(super) hears_no_extension: AtomicBool,
 }
@@ -52,6 +54,9 @@ impl Backend for Keys {
         settle().await;
         if matches!(operation, Operation::Extend(_)) && self.hears_no_extension.load(SeqCst) {
             std::future::pending::<()>().await;
+        }
+        if matches!(operation, Operation::Extend(_)) && self.fails_extensions.load(SeqCst) {
+            return Err(Error::new(ErrorKind::ServiceUnavailable, "gone"));
         }
         if let Operation::Acquire(_) = operation {
             self.on_their_way.lock().unwrap().0 -= 1;
