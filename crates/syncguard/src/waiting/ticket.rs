@@ -153,10 +153,12 @@ impl Ticket {
             }
             let line = queues.line_or_new(&ticket.wants[ticket.obstacle]);
             let has_heard = line.heard.is_some();
+            // After a reader who was let in, say, there is room for those who share the key, too.
+            let knows = has_heard && !line.has_room();
             Ok(match over {
                 Some(over) if has_heard && line.known >= over => LastTurn::Knows,
                 Some(_) if line.hears_another(&news) => LastTurn::Hears,
-                Some(_) if waited.is_some_and(|waited| has_heard || waited > GRACE / 2) => {
+                Some(_) if waited.is_some_and(|waited| knows || waited > GRACE / 2) => {
                     LastTurn::Knows
                 }
                 _ => {

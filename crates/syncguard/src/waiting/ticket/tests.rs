@@ -192,3 +192,37 @@ fn news_that_come_while_somebody_asks_are_not_lost() {
     drop((news, first));
     assert!(queues.is_empty());
 }
+
+fn shared(name: &str) -> Claim {
+    Claim::shared(Key::new(name).unwrap()).unwrap()
+}
+
+/// What somebody has to do whose time is over, after another in its line was granted that claim at the end of its own time.
+fn last_turn_after_a_grant(claim: &Claim) -> LastTurn {
+    let (queues, wants) = (Queues::default(), std::slice::from_ref(claim));
+    let (mut first, mut second) = (refused(&queues, wants, 0), waiting(&queues, wants));
+    let over = Some(Instant::now());
+    let asks = first.asks_at_last(over, None);
+    assert!(matches!(asks, Ok(LastTurn::Asks)));
+    let hears = second.asks_at_last(over, None);
+    assert!(matches!(hears, Ok(LastTurn::Hears)));
+    first.granted(Instant::now(), &[grant(None)]);
+    second.asks_at_last(over, Some(Duration::ZERO)).unwrap()
+}
+
+#[test]
+fn when_a_reader_was_let_in_another_whose_time_is_over_asks_as_well() {
+    let shared = last_turn_after_a_grant(&shared("a"));
+    assert!(matches!(shared, LastTurn::Asks));
+    let alone = last_turn_after_a_grant(&key("a"));
+    assert!(matches!(alone, LastTurn::Knows));
+}
+
+#[test]
+fn a_writer_of_this_process_who_gives_up_lets_readers_ask() {
+    let queues = Queues::default();
+    let reader = refused(&queues, &[shared("a")], 0);
+    let writer = refused(&queues, &[key("a")], 0);
+    queues.release_ended(&key("a").key.gate());
+    assert!(is_ready(&reader) && !is_ready(&writer));
+}
