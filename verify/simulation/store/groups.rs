@@ -60,7 +60,7 @@ impl Store {
     pub(super) fn join(&mut self, reader: &Stored, now_ms: i64) {
         if self.group(&reader.key, now_ms).is_none() {
             self.clear(&reader.key, now_ms);
-            let key = reader.key.of_all_readers();
+            let key = reader.key.base_key();
             let group = Stored {
                 lock_id: LockId::group(key.as_str()),
                 key,

@@ -83,8 +83,8 @@ impl Key {
         split_reader(&self.0).map(|(_, lock_id)| lock_id)
     }
 
-    /// The key that all readers share, if this is the key of one of them.
-    pub(crate) fn of_all_readers(&self) -> Self {
+    /// The key that the user has named.
+    pub(crate) fn base_key(&self) -> Self {
         Self(self.base().to_owned())
     }
 

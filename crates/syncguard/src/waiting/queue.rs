@@ -95,9 +95,14 @@ impl Queues {
 
     /// Notes that a release by this process has ended.
     pub(crate) fn release_ended(&self, key: &Key) {
-        match key.reader_id() {
-            Some(_) => self.with_lines_for(&key.of_all_readers(), |_, _| Line::reader_left),
-            None => self.with_lines_for(key, |_, _| Line::release_ended),
+        let base = || key.base_key();
+        match (key.reader_id(), key.slot_number()) {
+            (Some(_), _) => self.with_lines_for(&base(), |_, _| Line::reader_left),
+            (None, Some(GATE)) => {
+                self.with_lines_for(key, |_, _| Line::release_ended);
+                self.with_lines_for(&base(), |_, _| Line::gate_opened);
+            }
+            (None, _) => self.with_lines_for(key, |_, _| Line::release_ended),
         }
     }
 

@@ -75,7 +75,7 @@ pub(in crate::waiting) struct Line {
 /// How many waiters may ask at the same time, by what is known of the lock.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Room {
-    /// All of them, because nobody was refused yet. For a key that is wanted alone, it is one all the same.
+    /// Any number, because nobody was refused yet. For a key that is wanted alone, one at a time all the same.
     Open,
     /// As many as `window` says, because others may have freed something and nobody knows how much. At first that is one, and one more after
     /// each grant.
@@ -323,6 +323,13 @@ impl Line {
     /// Notes that a reader of this process has left. Where the store tells, it does so when the last reader of all has left.
     pub(in crate::waiting) fn reader_left(&mut self) {
         if self.is_exclusive() && !self.is_told() {
+            self.free();
+        }
+    }
+
+    /// Notes that a writer of this process has opened the gate, which kept readers out.
+    pub(in crate::waiting) fn gate_opened(&mut self) {
+        if self.wish.is_shared && !self.is_told() {
             self.free();
         }
     }
