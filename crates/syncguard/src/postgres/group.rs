@@ -1,11 +1,10 @@
 //! Group commit: several operations in one statement.
 //!
-//! Once most connections of a pool are in use, acquisitions run in groups, one group after the other, and so do
-//! releases and heartbeats. Those that arrive while a group is running form the next one, which is one statement and one
-//! commit on one connection. Each member gets its own outcome. A group never waits for a lock in the server: a
-//! member that would have to wait runs alone instead, and so delays nobody else. Readers of one key are the exception: each
-//! of them waits for the same row, so a group of them waits for it as well, within the quota for it, and they run in groups
-//! already when that is used up.
+//! Once most connections of a pool are in use, acquisitions run in groups, and so do releases and heartbeats. Those that
+//! arrive while a group is running form the next one, which is one statement and one commit on one connection. Each member
+//! gets its own outcome. A group never waits for a lock in the server: a member that would have to wait runs alone instead,
+//! and so delays nobody else. Readers of one key are the exception: each needs the row that all of them share, so their
+//! group waits for it. They group once the quota of that row is used up.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -88,7 +87,7 @@ pub(super) struct Groups<W: Grouped> {
     limit: Duration,
     /// The groups that wait for a connection and still take members, by what they may have to wait for.
     open: Mutex<HashMap<Option<QuotaId>, Arc<Group<W>>>>,
-    /// Its one permit is held by the group that is under way.
+    /// Has one permit. A group waits [a moment](PATIENCE) for it, so that members gather, and then runs with or without it.
     running: Semaphore,
 }
 
@@ -157,7 +156,7 @@ impl<W: Grouped> Groups<W> {
     /// Runs the item in a group; `None` if it cannot be in one group with those that wait.
     pub(super) async fn gather(self: &Arc<Self>, item: W::Item) -> Answer<W> {
         let connections = &self.runner.connections;
-        // Who waits for a permit does not count as one that uses a connection.
+        // While connections are short for all, whoever waits in a group counts as one that uses a connection: the pool stays busy.
         let _under_way = connections.is_busy().then(|| connections.begin());
         let Some(answered) = self.enter(item) else {
             return Ok(None);
@@ -218,7 +217,7 @@ impl<W: Grouped> Groups<W> {
             let _running = timeout(PATIENCE, self.running.acquire()).await;
             connections.transport.run_late(W::IS_URGENT, &plan).await
         };
-        // No member waits for longer than one limit, so after two of them nobody does.
+        // A caller waits for one limit, and the undoing for another. What comes later is undone here.
         let row = timeout(self.limit * 2, run).await;
         let (members, params) = begun.into_inner().unwrap_or_else(|| group.begin());
         self.close(&group);

@@ -3,7 +3,7 @@
 use crate::values::claim::{Claim, ClaimKind};
 use crate::values::lock_id::LockId;
 
-/// The first byte of the lock id of each reader. It tells which statement to run: that for other locks does nothing for groups.
+/// The first byte of the lock id of each reader. A release or an extension sees by it that it must change the group, too.
 const READER: u8 = 0xff;
 
 /// The first byte of the lock id of each group.

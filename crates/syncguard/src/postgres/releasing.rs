@@ -64,8 +64,8 @@ impl PostgresBackend {
         Ok(outcomes)
     }
 
-    /// Lets the groups of these keys end with the last of their readers, after those of the `leaver` alone or of several. If this fails, they end
-    /// when the readers would have ended who have left, or when the next one leaves.
+    /// Lets the groups of these keys end with the last of their readers. `leaver` is the reader who has left, if it was one: others who leave share
+    /// its statement. If this fails, a group keeps its end until another reader leaves.
     pub(super) async fn tidy(
         &self,
         executor: &Executor,

@@ -139,7 +139,7 @@ impl Grouped for Joins {
                 });
                 each.collect()
             }
-            // Without the lock that is in the way, it is that of a member, or is guarded.
+            // If no lock is named, it is a member's own, or is guarded. Then each of them asks alone.
             "locked" if reply::text(row, 1)?.contains('{') => {
                 let told =
                     |lock_id| Ok((lock_id, Attempted::Done(locked(reply::text(row, 1)?, 1)?)));

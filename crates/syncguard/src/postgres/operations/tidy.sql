@@ -1,7 +1,7 @@
 -- $1 storage keys, as a JSON array   $2 'on' if no release may be forgotten in a crash
 --
--- Lets each group end with the last of its readers, and frees the key if there is none. Its snapshot shows all readers that have left
--- before it, because it is a statement of its own. Whoever joins or extends raises acquired_at_ms of the group. So where that is
+-- Lets each group end with the last of its readers, and frees the key if there is none. It is a statement of its own, so that its
+-- snapshot does not have the readers any more who left before it. Whoever joins or extends raises acquired_at_ms of the group. So where that is
 -- still what the snapshot shows, nobody has come since.
 WITH
 asked AS MATERIALIZED (
@@ -27,7 +27,7 @@ same AS MATERIALIZED (
   ORDER BY seen.key
   FOR NO KEY UPDATE OF shared
 ),
--- Whoever waits knows a later end.
+-- Tells the waiters, because they expect the later end.
 lowered AS (
   UPDATE {locks} AS lock SET expires_at_ms = last_end_ms
   FROM same
