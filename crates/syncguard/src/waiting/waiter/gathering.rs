@@ -67,7 +67,8 @@ impl Waiter {
         };
         // After the grant nothing may be awaited any more: a caller that is cancelled here would not know of its locks.
         if granted.is_none() {
-            self.gathering.was_in_vain(window.min(began.elapsed()));
+            let gathered = window.min(began.elapsed());
+            self.gathering.was_in_vain(window, gathered);
             parts.give_back().await;
         }
         granted

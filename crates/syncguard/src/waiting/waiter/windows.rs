@@ -10,11 +10,14 @@ use crate::values::claim::Claim;
 /// yet.
 const PATIENCE: Duration = Duration::from_millis(250);
 const REFUSALS: u32 = 2;
-/// How long it gathers at first, and at most. Each window is twice as long as the one before.
-const FIRST_WINDOW: Duration = Duration::from_millis(500);
+/// How long it gathers at least and at most. Each window is twice as long as the one before.
+const SHORTEST_WINDOW: Duration = Duration::from_millis(500);
 /// The same for several slots of one key: the waiter has to get each of them from all who want any, and in half a second it often does not.
-const FIRST_WINDOW_OF_SLOTS: Duration = Duration::from_millis(1_500);
+const SHORTEST_WINDOW_OF_SLOTS: Duration = Duration::from_millis(1_500);
 const LONGEST_WINDOW: Duration = Duration::from_secs(60);
+/// For so many changes of the holder the first window is enough: others come before the waiter several times for each of its locks. It learns
+/// from its refusals how long a change takes.
+const CHANGES: u32 = 16;
 /// After it has gathered in vain, the waiter rests for so many times as long.
 const RESTS: u32 = 3;
 /// A waiter whom readers refuse takes the gate when it has waited for so long.
@@ -38,8 +41,9 @@ enum Gathers {
 pub(super) struct Gathering {
     /// How often the waiter was refused since it last gathered.
     refusals: u32,
-    /// How long it gathers the next time.
-    window: Duration,
+    shortest_window: Duration,
+    /// How long it gathered the last time.
+    last_window: Option<Duration>,
     rests_until: Instant,
     /// Whether the last refusal was because of readers.
     pub(super) by_readers: bool,
@@ -58,10 +62,11 @@ impl Gathering {
     pub(super) fn new(claims: &[Claim], now: Instant) -> Self {
         Self {
             refusals: 0,
-            window: match has_several_of_a_key(claims) {
-                true => FIRST_WINDOW_OF_SLOTS,
-                false => FIRST_WINDOW,
+            shortest_window: match has_several_of_a_key(claims) {
+                true => SHORTEST_WINDOW_OF_SLOTS,
+                false => SHORTEST_WINDOW,
             },
+            last_window: None,
             rests_until: now,
             by_readers: false,
             gathers: match claims {
@@ -93,7 +98,7 @@ impl Gathering {
         let (is_time, window) = match self.gathers {
             Gathers::Several => {
                 let is_time = self.refusals >= REFUSALS && waited >= PATIENCE;
-                (is_time, self.window)
+                (is_time, self.next_window(waited))
             }
             Gathers::PastReaders => {
                 let is_time = self.by_readers && waited >= PATIENCE_WITH_READERS;
@@ -104,20 +109,30 @@ impl Gathering {
         (is_time && self.rests_until <= Instant::now()).then_some(window)
     }
 
+    /// How long the next window of a waiter for several locks is, which has waited for `waited`.
+    fn next_window(&self, waited: Duration) -> Duration {
+        let window = match self.last_window {
+            Some(last) => last * 2,
+            // The first refusal told only that the lock was held.
+            None => waited / self.refusals.saturating_sub(1).max(1) * CHANGES,
+        };
+        window.clamp(self.shortest_window, LONGEST_WINDOW)
+    }
+
     /// When a waiter that came at `start` is to take the gate, if readers have refused it.
     pub(super) fn gate_at(&self, start: Instant) -> Option<Instant> {
         let may = self.gathers == Gathers::PastReaders && self.by_readers;
         may.then(|| self.rests_until.max(start + PATIENCE_WITH_READERS))
     }
 
-    /// Notes that the waiter has gathered for so long and did not get all of its locks.
-    pub(super) fn was_in_vain(&mut self, gathered: Duration) {
+    /// Notes that the waiter did not get all of its locks in this window, in which it has gathered for so long.
+    pub(super) fn was_in_vain(&mut self, window: Duration, gathered: Duration) {
         if self.gathers == Gathers::PastReaders {
             self.rests_until = Instant::now() + gathered.max(PATIENCE_WITH_READERS);
             return;
         }
         self.refusals = 0;
-        self.window = (self.window * 2).min(LONGEST_WINDOW);
+        self.last_window = Some(window);
         self.rests_until = Instant::now() + gathered * RESTS;
     }
 }
@@ -128,24 +143,37 @@ mod tests {
     use crate::values::claim::Slots;
     use crate::values::key::Key;
 
+    /// The first window after so many refusals and so much time.
+    fn first_window(claims: &[Claim], refusals: u32, waited: Duration) -> Option<Duration> {
+        let mut gathering = Gathering::new(claims, Instant::now());
+        for _ in 0..refusals {
+            gathering.was_refused();
+        }
+        gathering.window(waited)
+    }
+
     #[test]
     fn several_slots_of_a_key_get_more_time() {
         let key = |name| Key::new(name).unwrap();
         let slot = |name| Claim::slot(key(name), Slots::new(4).unwrap()).unwrap();
         let plain = || Claim::new(key("k")).unwrap();
-        let first_window = |claims: &[Claim]| {
-            let mut gathering = Gathering::new(claims, Instant::now());
-            for _ in 0..REFUSALS {
-                gathering.was_refused();
-            }
-            gathering.window(PATIENCE)
-        };
+        let of = |claims: &[Claim]| first_window(claims, 50, PATIENCE);
         for (claims, window) in [
-            ([plain(), slot("s")], FIRST_WINDOW),
-            ([slot("s"), slot("t")], FIRST_WINDOW),
-            ([slot("s"), slot("s")], FIRST_WINDOW_OF_SLOTS),
+            ([plain(), slot("s")], SHORTEST_WINDOW),
+            ([slot("s"), slot("t")], SHORTEST_WINDOW),
+            ([slot("s"), slot("s")], SHORTEST_WINDOW_OF_SLOTS),
         ] {
-            assert_eq!(first_window(&claims), Some(window));
+            assert_eq!(of(&claims), Some(window));
+        }
+    }
+
+    #[test]
+    fn the_first_window_is_as_long_as_others_hold_the_lock() {
+        let seconds = Duration::from_secs;
+        let claims = ["a", "b"].map(|name| Claim::new(Key::new(name).unwrap()).unwrap());
+        for (refusals, waited, window) in [(2, 2, 32), (3, 2, 16), (9, 2, 4), (2, 10, 60)] {
+            let first = first_window(&claims, refusals, seconds(waited));
+            assert_eq!(first, Some(seconds(window)));
         }
     }
 }
