@@ -1,6 +1,6 @@
 /** Several keys, and slots: what may be asked for, and what is said of anything else. */
 
-import { expect, describe, test } from "vitest";
+import { expect, describe, onTestFinished, test, vi } from "vitest";
 import {
   lock,
   type LockBackendLike,
@@ -62,6 +62,13 @@ test("a time is no TTL", async () => {
   const error = await lockError(backend.lock("a", { ttlMs: Date.now() + ttlMs }));
   expect(error).toMatchObject({ code: "InvalidArgument" });
   expect(error.message).toContain("ttlMs is a duration and not a time");
+});
+
+test("where a test has set the clock to 0, a TTL is no time", async () => {
+  vi.useFakeTimers({ now: 0, toFake: ["Date"] });
+  onTestFinished(() => void vi.useRealTimers());
+  await using held = await createTestBackend().lock("a", { ttlMs });
+  expect(held.key).toBe("a");
 });
 
 const WRONG_CLAIM: [what: string, claim: unknown, message: RegExp][] = [
