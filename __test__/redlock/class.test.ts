@@ -295,6 +295,7 @@ test("wrong arguments are refused, and named", async () => {
     expect(error).toMatchObject({ code: "InvalidArgument" });
   }
   const lock = new Lock(redlock, ["report"], "0".repeat(32), [], Date.now() + 1_000);
+  const ofTime = /^duration is how long the lock lasts, and not when it ends/;
   const ofValue = "lock.value must be that of a lock of this class: redlock's own are others";
   for (const [call, message] of [
     [redlock.acquire(["report", "report"], 1_000), "resources must not name one twice"],
@@ -305,6 +306,9 @@ test("wrong arguments are refused, and named", async () => {
       "resources[0] exceeds maximum length of 512 bytes after normalization",
     ],
     [redlock.acquire(["a"], Number.MAX_SAFE_INTEGER), /^duration must not exceed \d+$/],
+    [redlock.acquire(["a"], Date.now() + 30_000), ofTime],
+    [redlock.using(["a"], Date.now() + 30_000, () => Promise.resolve()), ofTime],
+    [lock.extend(Date.now() + 30_000), ofTime],
     [redlock.acquire(Array<string>(101).fill("a"), 1_000), "resources must not be more than 100"],
     [lock.extend(1_000), ofValue],
     [redlock.release(new Lock(redlock, ["a"], "b", [], 0)), ofValue],

@@ -61,7 +61,7 @@ test("a time is no TTL", async () => {
   const backend = createTestBackend();
   const error = await lockError(backend.lock("a", { ttlMs: Date.now() + ttlMs }));
   expect(error).toMatchObject({ code: "InvalidArgument" });
-  expect(error.message).toContain("ttlMs is a duration and not a time");
+  expect(error.message).toContain("ttlMs is how long the lock lasts, and not when it ends");
 });
 
 test("where a test has set the clock to 0, a TTL is no time", async () => {

@@ -1,6 +1,7 @@
 /** What redlock's class is given, checked. */
 
 import { openUrl } from "../default/backend.js";
+import { checkNoTime } from "../values/arguments.js";
 import type { BackendLockOptions, LocksOp, SyncGuardBackend } from "../values/types.js";
 import { normalizeAndValidateKey, validateLockId } from "../values/values.js";
 import { constants } from "../native/constants.js";
@@ -141,6 +142,7 @@ export function checkDuration(duration: unknown): asserts duration is number {
     throw invalid("duration must be a positive integer, in milliseconds");
   }
   if ((duration as number) > maxTtlMs) throw invalid(`duration must not exceed ${maxTtlMs}`);
+  checkNoTime(duration as number, "duration");
 }
 
 /** @throws LockError `InvalidArgument` that speaks of resources, where the backend would of keys */

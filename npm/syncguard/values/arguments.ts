@@ -55,19 +55,30 @@ export function checkKey(key: unknown): asserts key is string {
   normalizeAndValidateKey(key as string);
 }
 
-/** A TTL within a year of the present time in milliseconds was meant as a time, unless it is shorter than a year itself. */
-const YEAR_MS = 31_557_600_000;
-
 /** @throws LockError `InvalidArgument` */
 export function checkTtl(ttlMs: unknown): asserts ttlMs is number {
   if (!Number.isInteger(ttlMs) || (ttlMs as number) < 1) {
     throw invalid("ttlMs must be a positive integer");
   }
   if ((ttlMs as number) > maxTtlMs) throw invalid(`ttlMs must not exceed ${maxTtlMs}`);
+  checkNoTime(ttlMs as number, "ttlMs");
+}
+
+/** A TTL within a year of the present time in milliseconds was meant as a time, unless it is shorter than a year itself. */
+const YEAR_MS = 31_557_600_000;
+
+/**
+ * Refuses a TTL that can only be the time when the lock is to end.
+ *
+ * @param name - what the user calls it
+ * @throws LockError `InvalidArgument`
+ */
+export function checkNoTime(ttlMs: number, name: string): void {
   // A test may have set the clock to 0.
-  const mayBeTime = (ttlMs as number) > YEAR_MS;
-  if (mayBeTime && Math.abs((ttlMs as number) - Date.now()) < YEAR_MS) {
-    throw invalid("ttlMs is a duration and not a time: give 30_000, and not Date.now() + 30_000");
+  if (ttlMs > YEAR_MS && Math.abs(ttlMs - Date.now()) < YEAR_MS) {
+    throw invalid(
+      `${name} is how long the lock lasts, and not when it ends: give 30_000 for 30 seconds`,
+    );
   }
 }
 
