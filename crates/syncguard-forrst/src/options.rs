@@ -1,6 +1,7 @@
 //! The options of the extension in a request.
 
 use std::fmt;
+use std::time::Duration as Length;
 
 use serde_json::{Map, Value};
 
@@ -58,7 +59,7 @@ impl Options {
             full_key: full_key(scope, function, &key)?,
             key,
             scope,
-            ttl: Ttl::from_millis(ttl.as_millis())
+            ttl: Ttl::from_duration(Length::from_millis(ttl.as_millis().unsigned_abs()))
                 .map_err(|_| ForrstError::invalid("ttl.value", "is out of range"))?,
             block: members
                 .get("block")

@@ -30,6 +30,13 @@ fn defaults_are_those_of_the_specification() {
 }
 
 #[test]
+fn a_ttl_may_be_as_long_as_it_is_since_1970() {
+    let days = std::time::UNIX_EPOCH.elapsed().unwrap().as_secs() / 86_400;
+    let ttl = json!({ "ttl": { "value": days, "unit": "day" } });
+    assert!(parse(&with(ttl)).is_ok());
+}
+
+#[test]
 fn every_option_counts() {
     let options = parse(&json!({
         "key": "billing:report",

@@ -150,7 +150,7 @@ impl Heartbeat {
             return Step::Wait;
         }
         let ttl = match self.limit {
-            Some(limit) if limit <= end_of(now, self.ttl) => shorter(limit - now),
+            Some(limit) if limit <= end_of(now, self.ttl) => Ttl::from_duration(limit - now).ok(),
             _ => Some(self.ttl),
         };
         let Some(ttl) = ttl else {
@@ -295,11 +295,6 @@ impl Heartbeat {
 /// The earliest time at which a lock can end that was granted or extended by a request sent at `sent`.
 pub(crate) fn end_of(sent: Instant, ttl: Ttl) -> Instant {
     sent + ttl.as_duration().min(LONGEST)
-}
-
-fn shorter(left: Duration) -> Option<Ttl> {
-    let ms = i64::try_from(left.as_millis()).ok()?;
-    Ttl::from_millis(ms).ok()
 }
 
 fn gone(absence: Absence) -> Error {

@@ -2,7 +2,11 @@
 
 use std::time::Duration;
 
+use super::time::{Clock, SystemClock};
 use crate::text::error::Error;
+
+/// A TTL within a year of the clock was meant as a time, unless it is shorter than a year itself.
+const YEAR_MS: u64 = 31_557_600_000;
 
 /// How long a lock lasts unless it is extended: whole milliseconds, at least one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -18,18 +22,17 @@ impl Ttl {
     /// A TTL of that many milliseconds.
     ///
     /// # Errors
-    /// `InvalidArgument` unless `ms` is from 1 to [`Ttl::MAX_MS`].
+    /// `InvalidArgument` unless `ms` is from 1 to [`Ttl::MAX_MS`], and for a time, in milliseconds since 1970, within a year from now.
     pub fn from_millis(ms: i64) -> Result<Self, Error> {
-        if ms < 1 {
-            return Err(not_a_ttl());
+        let ttl = Self::within_bounds(ms)?;
+        // A clock may be wrong, and begin at 0.
+        let may_be_time = ms.unsigned_abs() > YEAR_MS;
+        if may_be_time && ms.abs_diff(SystemClock.now_ms()) < YEAR_MS {
+            return Err(Error::invalid(
+                "ttlMs is how long the lock lasts, and not when it ends: give 30_000 for 30 seconds",
+            ));
         }
-        if ms > Self::MAX_MS {
-            return Err(Error::invalid(format!(
-                "ttlMs must not exceed {}",
-                Self::MAX_MS
-            )));
-        }
-        Ok(Self(ms))
+        Ok(ttl)
     }
 
     /// The same for callers whose numbers are all `f64`, as in JavaScript.
@@ -42,6 +45,27 @@ impl Ttl {
         }
         // The cast saturates, and the saturated values are out of range.
         Self::from_millis(ms as i64)
+    }
+
+    /// A TTL of that length, which is no time by mistake. Parts of a millisecond are cut off.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for less than a millisecond, and for more than [`Ttl::MAX_MS`].
+    pub fn from_duration(length: Duration) -> Result<Self, Error> {
+        Self::within_bounds(i64::try_from(length.as_millis()).unwrap_or(i64::MAX))
+    }
+
+    fn within_bounds(ms: i64) -> Result<Self, Error> {
+        if ms < 1 {
+            return Err(not_a_ttl());
+        }
+        if ms > Self::MAX_MS {
+            return Err(Error::invalid(format!(
+                "ttlMs must not exceed {}",
+                Self::MAX_MS
+            )));
+        }
+        Ok(Self(ms))
     }
 
     /// Milliseconds.
@@ -77,6 +101,37 @@ mod tests {
                 Ttl::from_f64(long).unwrap_err().message(),
                 "ttlMs must not exceed 315576000000000"
             );
+        }
+    }
+
+    #[test]
+    fn a_time_is_no_ttl() {
+        let (now, year) = (SystemClock.now_ms(), YEAR_MS.cast_signed());
+        for time in [now - year / 2, now, now + 30_000, now + year / 2] {
+            let error = Ttl::from_millis(time).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::InvalidArgument);
+            assert!(error.message().contains("not when it ends"), "{error}");
+        }
+        for ttl in [year, now - 2 * year, now + 2 * year, Ttl::MAX_MS] {
+            assert_eq!(Ttl::from_millis(ttl).unwrap().as_millis(), ttl);
+        }
+    }
+
+    #[test]
+    fn a_length_of_time_is_a_ttl_within_bounds() {
+        let ms = |ms: i64| Duration::from_millis(ms.unsigned_abs());
+        let now = SystemClock.now_ms();
+        for ttl in [1, now, Ttl::MAX_MS] {
+            assert_eq!(Ttl::from_duration(ms(ttl)).unwrap().as_millis(), ttl);
+        }
+        let cut = Ttl::from_duration(Duration::from_micros(1_999)).unwrap();
+        assert_eq!(cut.as_millis(), 1);
+        for bad in [
+            Duration::from_micros(999),
+            ms(Ttl::MAX_MS + 1),
+            Duration::MAX,
+        ] {
+            assert!(Ttl::from_duration(bad).is_err(), "{bad:?}");
         }
     }
 }

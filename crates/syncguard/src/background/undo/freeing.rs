@@ -1,5 +1,7 @@
 //! Gives locks back: at once by a release, or later by an extension that makes them end at a given time.
 
+use std::time::Duration;
+
 use tokio::time::Instant;
 
 use crate::asking::outcome::{ExtendOutcome, FromOutcome as _, ReleaseOutcome};
@@ -131,7 +133,7 @@ impl Freeing {
     /// How much longer the locks are to be held, in whole milliseconds. `None` if that time is over.
     fn left_to_hold(&self) -> Option<Ttl> {
         let left = self.hold_until?.checked_duration_since(clock::now())?;
-        let ms = left.as_nanos().div_ceil(1_000_000);
-        Ttl::from_millis(i64::try_from(ms).ok()?).ok()
+        let rounded_up = left.saturating_add(Duration::from_nanos(999_999));
+        Ttl::from_duration(rounded_up).ok()
     }
 }

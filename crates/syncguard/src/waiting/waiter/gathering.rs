@@ -75,8 +75,7 @@ impl Waiter {
     }
 
     async fn take_all(&mut self, parts: &mut Gathered, window: Duration) -> Option<()> {
-        let ttl = window.min(PART_TTL).as_millis();
-        let ttl = Ttl::from_millis(i64::try_from(ttl).ok()?).ok()?;
+        let ttl = Ttl::from_duration(window.min(PART_TTL)).ok()?;
         // The gathering ends before the waiter's own time does, so that this is enough for a last attempt.
         let mut over = self
             .limit()
