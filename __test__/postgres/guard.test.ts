@@ -5,6 +5,7 @@ import postgres from "postgres";
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from "vitest";
 import { createAutoLock } from "syncguard/common";
 import { type PostgresTransaction } from "syncguard/postgres";
+import { rejection } from "../support/errors";
 import { type Pooler, startPgBouncer } from "../support/postgres";
 import { newKey } from "../support/suite";
 import {
@@ -339,6 +340,18 @@ describe("with savepoints", () => {
       expect(signal.aborted).toBe(true);
     },
   );
+
+  test("the statement of a guard that fails in one leaves the transaction, and says what to do", async () => {
+    const one = session();
+    const key = newKey();
+    const { text, values } = (await overtaken(key)).guardQuery();
+    const work = one.begin(async (tx) => {
+      await tx`INSERT INTO sums VALUES (${key}, 1)`;
+      return await rejection(tx.savepoint((sp) => sp.unsafe(text, values)));
+    });
+    expect(((await work) as Error).message).toContain("LockLost: roll the whole transaction back");
+    expect(await written(key)).toBe(1);
+  });
 
   test("a guard that fails in one of pg stops the transaction around it", async () => {
     const client = new Client(pgSettings());

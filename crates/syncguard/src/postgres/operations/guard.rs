@@ -14,9 +14,9 @@ use crate::postgres::tables::Tables;
 use crate::text::error::{Error, ErrorKind};
 use crate::values::lock_id::LockId;
 
-/// The server's error when locks are not held.
+/// The server's error when locks are not held. In a savepoint, the transaction around it could be committed.
 const LOST: &str =
-    "LockLost: the transaction cannot be committed, because locks of it are not held any more";
+    "LockLost: roll the whole transaction back, because locks of it are not held any more";
 
 /// Its error when the index is missing or unusable.
 const NO_INDEX: &str = "InvalidArgument: the table of locks lacks its unique index on lock_id, without which nothing can be guarded";
@@ -91,7 +91,7 @@ const FIRST_SHARED_END: &str = "
       AND ({is_reader} IS NOT TRUE OR shared.key IS NOT NULL)
   ";
 
-/// The statements of guards. Unless the locks are held, each fails, and the transaction with it.
+/// The statements of guards. Unless the locks are held, each fails, and the transaction with it, or in a savepoint that alone.
 #[derive(Debug)]
 pub(in crate::postgres) struct Checks {
     single: String,
