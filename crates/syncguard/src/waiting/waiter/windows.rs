@@ -15,9 +15,8 @@ const SHORTEST_WINDOW: Duration = Duration::from_millis(500);
 /// The same for several slots of one key: the waiter has to get each of them from all who want any, and in half a second it often does not.
 const SHORTEST_WINDOW_OF_SLOTS: Duration = Duration::from_millis(1_500);
 const LONGEST_WINDOW: Duration = Duration::from_secs(60);
-/// For so many changes of the holder the first window is enough: others come before the waiter several times for each of its locks. It learns
-/// from its refusals how long a change takes.
-const CHANGES: u32 = 16;
+/// The first window is enough for so many changes of the holder for each lock after the first: others come before the waiter several times.
+const CHANGES: u32 = 8;
 /// After it has gathered in vain, the waiter rests for so many times as long.
 const RESTS: u32 = 3;
 /// A waiter whom readers refuse takes the gate when it has waited for so long.
@@ -42,6 +41,8 @@ pub(super) struct Gathering {
     /// How often the waiter was refused since it last gathered.
     refusals: u32,
     shortest_window: Duration,
+    /// How many locks it takes after the first.
+    others: u32,
     /// How long it gathered the last time.
     last_window: Option<Duration>,
     rests_until: Instant,
@@ -66,6 +67,7 @@ impl Gathering {
                 true => SHORTEST_WINDOW_OF_SLOTS,
                 false => SHORTEST_WINDOW,
             },
+            others: u32::try_from(claims.len().saturating_sub(1)).unwrap_or(u32::MAX),
             last_window: None,
             rests_until: now,
             by_readers: false,
@@ -113,10 +115,16 @@ impl Gathering {
     fn next_window(&self, waited: Duration) -> Duration {
         let window = match self.last_window {
             Some(last) => last * 2,
-            // The first refusal told only that the lock was held.
-            None => waited / self.refusals.saturating_sub(1).max(1) * CHANGES,
+            None => self.change(waited) * CHANGES * self.others,
         };
         window.clamp(self.shortest_window, LONGEST_WINDOW)
+    }
+
+    /// How long others hold a lock, as far as the refusals tell. The first one told nothing, and whoever held the lock then had held it for half
+    /// of that time, on average.
+    fn change(&self, waited: Duration) -> Duration {
+        let halves = self.refusals.saturating_mul(2).saturating_sub(3).max(1);
+        waited * 2 / halves
     }
 
     /// When a waiter that came at `start` is to take the gate, if readers have refused it.
@@ -171,9 +179,11 @@ mod tests {
     fn the_first_window_is_as_long_as_others_hold_the_lock() {
         let seconds = Duration::from_secs;
         let claims = ["a", "b"].map(|name| Claim::new(Key::new(name).unwrap()).unwrap());
-        for (refusals, waited, window) in [(2, 2, 32), (3, 2, 16), (9, 2, 4), (2, 10, 60)] {
+        for (refusals, waited, window) in [(2, 1, 16), (3, 3, 16), (10, 17, 16), (2, 10, 60)] {
             let first = first_window(&claims, refusals, seconds(waited));
             assert_eq!(first, Some(seconds(window)));
         }
+        let four = [&claims[..], &claims].concat();
+        assert_eq!(first_window(&four, 2, seconds(1)), Some(seconds(48)));
     }
 }
