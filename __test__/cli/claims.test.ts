@@ -4,11 +4,17 @@ import { join } from "node:path";
 import { hashKey } from "syncguard";
 import { createSqliteBackend } from "syncguard/sqlite";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import { slotsInUse } from "../../dist/inspection/listing.js";
+import { parted } from "../../dist/values/slots.js";
 import { cli, expectPlain, json, startCli } from "../support/cli";
 import { temporaryFolder } from "../support/temp";
 import { until } from "../support/until";
 
-type Lock = { key: string; slot?: number; owner: string; fence: string; expiresInMs: number };
+type Lock = Record<"key" | "owner" | "fence" | "lockId", string> & {
+  slot?: number;
+  gate?: true;
+  expiresInMs: number;
+};
 
 let folder: ReturnType<typeof temporaryFolder>;
 let url: string;
@@ -195,6 +201,36 @@ it("watches all who share a key come and go as one", async () => {
       lock: { key: "a", mode: "shared", fence },
     })),
   ]);
+});
+
+it("shows a writer who waits for readers by the gate that it holds, and not as a slot", async () => {
+  const [key, ttlMs] = ["catalogue", 600_000];
+  const reader = await backend.lock(key, { mode: "shared", ttlMs });
+  const slot = await backend.lock({ key, slots: 3 }, { ttlMs });
+  const acquisition = { timeoutMs: 300_000, maxRetries: Infinity };
+  const writing = backend.lock(key, { owner: "writer", acquisition });
+  const listed = async (): Promise<Lock[]> => {
+    const found = await json(0, url, "list", "--show-lock-id");
+    return (found as { locks: Lock[] }).locks;
+  };
+  await until(async () => {
+    const gate = (await listed()).find((lock) => lock.gate);
+    if (gate === undefined) return false;
+    expect(gate).toMatchObject({ key, owner: "writer" });
+    expect(gate).not.toHaveProperty("slot");
+    const used = await slotsInUse(backend, key);
+    expect(used.map((lock) => parted(lock.key).slot)).toEqual([slot.slot]);
+    const { stdout } = await cli(url, "list");
+    const status = await cli(url, "status", gate.lockId);
+    // The writer has held it all the time.
+    return stdout.includes("catalogue, gate ") && status.stdout.includes("catalogue, gate\n");
+  });
+  expect(await json(0, url, "status", key)).toMatchObject({ key, mode: "shared" });
+  await reader.release();
+  await (await writing).release();
+  await until(async () => (await listed()).every((lock) => lock.gate === undefined));
+  expect(await json(0, url, "status", key)).toMatchObject({ slots: [{ key, slot: slot.slot }] });
+  await slot.release();
 });
 
 describe("slots", () => {

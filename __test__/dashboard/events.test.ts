@@ -89,19 +89,11 @@ describe("the stream of events", () => {
     expect(most).toBe(1);
   });
 
-  it("tells of what changes alone, and not of what only goes by", async () => {
+  /** What is told of a store where each look finds the next of these. */
+  async function toldOf(looks: { rows: object[]; waiting?: object[] }[]): Promise<unknown[]> {
     vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout", "performance"] });
     ends.push(() => vi.useRealTimers());
-    const lock = { key: "k", lockIdHash: "1", expiresAtMs: 9, expiresInMs: 1, acquiredAtMs: 1 };
-    const looks = [
-      { rows: [lock] },
-      { rows: [{ ...lock, expiresInMs: 0 }] },
-      { rows: [{ ...lock, expiresAtMs: 19 }] },
-      { rows: [] },
-      { rows: [], waiting: [{ key: "k", count: 1, waitedMs: 100 }] },
-      { rows: [], waiting: [{ key: "k", count: 1, waitedMs: 600 }] },
-      { rows: [], waiting: [{ key: "k", count: 2, waitedMs: 1_100 }] },
-    ];
+    const count = looks.length;
     const page = async (): Promise<unknown> => ({
       ...{ next: null, nowMs: 1, waiting: [] },
       ...looks.shift(),
@@ -112,8 +104,24 @@ describe("the stream of events", () => {
       const text = Buffer.from(news ?? []).toString();
       told.push(JSON.parse(text.slice("data: ".length)));
     };
-    ends.push(feed.listen(hear));
-    await vi.advanceTimersByTimeAsync(3_000);
+    const leave = feed.listen(hear);
+    await vi.advanceTimersByTimeAsync((count - 1) * 500);
+    leave();
+    return told;
+  }
+
+  const lock = { key: "k", lockIdHash: "1", expiresAtMs: 9, expiresInMs: 1, acquiredAtMs: 1 };
+
+  it("tells of what changes alone, and not of what only goes by", async () => {
+    const told = await toldOf([
+      { rows: [lock] },
+      { rows: [{ ...lock, expiresInMs: 0 }] },
+      { rows: [{ ...lock, expiresAtMs: 19 }] },
+      { rows: [] },
+      { rows: [], waiting: [{ key: "k", count: 1, waitedMs: 100 }] },
+      { rows: [], waiting: [{ key: "k", count: 1, waitedMs: 600 }] },
+      { rows: [], waiting: [{ key: "k", count: 2, waitedMs: 1_100 }] },
+    ]);
     expect(told).toMatchObject([
       { set: [lock], gone: [], waiting: [] },
       { set: [{ expiresAtMs: 19, seen: 1 }], gone: [] },
@@ -186,5 +194,17 @@ describe("the stream of events", () => {
     }
     await backend.lock("k", { ttlMs: 60_000 });
     expect((await next()).set[0]?.usualMs).toBeGreaterThanOrEqual(0);
+  });
+
+  it("knows no usual time of a gate, and none of its key by it", async () => {
+    const gate = { ...lock, lockIdHash: "2", gate: true };
+    const thrice = (row: object) =>
+      [row, row, row].flatMap((one) => [{ rows: [one] }, { rows: [] }]);
+    const ofKey = await toldOf([...thrice(gate), { rows: [lock] }]);
+    expect(ofKey.at(-1)).toMatchObject({ set: [lock] });
+    expect(ofKey.at(-1)).not.toHaveProperty("set.0.usualMs");
+    const ofGate = await toldOf([...thrice(lock), { rows: [gate] }]);
+    expect(ofGate.at(-1)).toMatchObject({ set: [gate] });
+    expect(ofGate.at(-1)).not.toHaveProperty("set.0.usualMs");
   });
 });

@@ -318,6 +318,18 @@ describe("the page", () => {
     expect(complaints).toEqual([]);
   });
 
+  it("names the gate of a writer who waits for readers, and shows it as no slot", async () => {
+    const { page } = await show(backend);
+    const reader = await backend.lock("catalogue", { mode: "shared", ttlMs: 600_000 });
+    const acquisition = { timeoutMs: 300_000, maxRetries: Infinity };
+    const writing = backend.lock("catalogue", { acquisition });
+    await rowOf(page, "catalogue, gate").waitFor();
+    expect(await page.locator("#slots").isHidden()).toBe(true);
+    await reader.release();
+    await (await writing).release();
+    await rowOf(page, "catalogue, gate").waitFor({ state: "detached" });
+  });
+
   it("keeps what is searched for out of its address", async () => {
     const { page, url } = await show(backend);
     await page.getByText("No lock is held in this store").waitFor();

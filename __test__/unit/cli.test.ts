@@ -8,7 +8,8 @@ import { judgePostgres } from "../../dist/cli/doctor/postgres.js";
 import { judgeRedis } from "../../dist/cli/doctor/redis.js";
 import { judgeSqlite } from "../../dist/cli/doctor/sqlite.js";
 import { formatDuration, readDuration } from "../../dist/cli/duration.js";
-import type { ShownLock } from "../../dist/inspection/locks.js";
+import { keyOf } from "../../dist/cli/locks.js";
+import { type ShownLock, shownLock } from "../../dist/inspection/locks.js";
 import { Output } from "../../dist/cli/output.js";
 import { withoutSecrets } from "../../dist/cli/store.js";
 
@@ -102,6 +103,26 @@ it("shows of a URL only what is no secret", () => {
   ] as const) {
     expect(withoutSecrets(url)).toBe(shown);
   }
+});
+
+it("shows a slot by its number, and the gate of a key as no slot", () => {
+  const shown = (mark: string): [ShownLock, string] => {
+    const times = { acquiredAtMs: 1, expiresAtMs: 3, readAtMs: 2 };
+    const lock = shownLock({ key: `k${mark}`, lockId: "id", fence: "1", ...times }, false);
+    return [lock, keyOf(lock)];
+  };
+  const [key, ofKey] = shown("");
+  expect(key).not.toHaveProperty("slot");
+  expect(key).not.toHaveProperty("gate");
+  expect(ofKey).toBe("k");
+  const [slot, ofSlot] = shown("\u037e3");
+  expect(slot).toMatchObject({ key: "k", slot: 3 });
+  expect(slot).not.toHaveProperty("gate");
+  expect(ofSlot).toBe("k, slot 3");
+  const [gate, ofGate] = shown("\u037e0");
+  expect(gate).toMatchObject({ key: "k", gate: true });
+  expect(gate).not.toHaveProperty("slot");
+  expect(ofGate).toBe("k, gate");
 });
 
 describe("changes of a lock", () => {

@@ -6,8 +6,9 @@ import { formatDuration } from "./duration.js";
 import type { Output } from "./output.js";
 
 /** The key for people. */
-export function keyOf({ key, slot, mode }: ShownLock): string {
+export function keyOf({ key, slot, gate, mode }: ShownLock): string {
   if (mode !== undefined) return `${key}, ${mode}`;
+  if (gate === true) return `${key}, gate`;
   return slot === undefined ? key : `${key}, slot ${slot}`;
 }
 

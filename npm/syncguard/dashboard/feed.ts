@@ -131,7 +131,9 @@ export class Feed {
   }
 
   /** Notes for how long a lock was held that is gone: as long as it was seen. */
-  private noteHold({ key, acquiredAtMs, expiresAtMs, expiresInMs }: Row): void {
+  private noteHold({ key, gate, acquiredAtMs, expiresAtMs, expiresInMs }: Row): void {
+    // Whoever holds a gate waits: it says nothing of how long work on the key takes.
+    if (gate === true) return;
     const heldMs = expiresAtMs - expiresInMs - acquiredAtMs;
     const holds = [...(this.holds.get(key) ?? []), heldMs].slice(-HOLDS);
     // The newest at the end: the oldest are forgotten first.
@@ -147,7 +149,7 @@ export class Feed {
     const seen = (old?.seen ?? 0) + Number(wasExtended);
     if (seen > 0) row.seen = seen;
     const holds = this.holds.get(row.key) ?? [];
-    if (holds.length < FEWEST_HOLDS) return;
+    if (row.gate === true || holds.length < FEWEST_HOLDS) return;
     row.usualMs = [...holds].sort((a, b) => a - b)[Math.floor(holds.length / 2)] as number;
   }
 }

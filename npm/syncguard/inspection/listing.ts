@@ -1,7 +1,7 @@
 /** Which locks there are. */
 
 import type { RawRecord } from "../native/outcome.js";
-import { parted } from "../values/slots.js";
+import { GATE, parted } from "../values/slots.js";
 import type { SyncGuardBackend } from "../values/types.js";
 import { direct } from "./direct.js";
 
@@ -44,12 +44,12 @@ export async function slotsInUse(backend: SyncGuardBackend, key: string): Promis
   const name = key.normalize();
   const only = (lock: RawRecord): boolean => {
     const { key: base, slot } = parted(lock.key);
-    return slot !== undefined && base === name;
+    return slot !== undefined && slot !== GATE && base === name;
   };
   return (await collect(backend, { limit: Infinity, only })).locks;
 }
 
-/** The locks in the order in which they were found, but for the slots of a key, which stand where the first of them does. */
+/** The locks in the order in which they were found, but for the gate and the slots of a key, which stand where the first of them does. */
 function grouped(found: ReadonlyMap<string, RawRecord>): RawRecord[] {
   const groups = new Map<string, { lock: RawRecord; slot: number }[]>();
   for (const lock of found.values()) {

@@ -1,6 +1,6 @@
 /** Locks as the command line and the dashboard show them. */
 
-import { parted } from "../values/slots.js";
+import { GATE, parted } from "../values/slots.js";
 import type { RawRecord } from "../native/outcome.js";
 import { rawData } from "../watching/diagnostics.js";
 import type { FencingCapabilities, LockInfo } from "../values/types.js";
@@ -11,6 +11,8 @@ export type ShownLock = {
   key: string;
   /** The number of the slot, of one. */
   slot?: number;
+  /** Of the gate of the key, which is no slot. */
+  gate?: true;
   /** Of one that several share. */
   mode?: "shared";
   owner: string | null;
@@ -37,7 +39,7 @@ export function shownLock(lock: RawRecord, showsLockId: boolean): ShownLock {
   const { key, slot } = parted(lock.key);
   const shown: ShownLock = {
     key,
-    ...(slot === undefined ? {} : { slot }),
+    ...partOf(slot),
     ...(lock.isShared === true && { mode: "shared" as const }),
     owner: owner ?? null,
     fence,
@@ -49,4 +51,10 @@ export function shownLock(lock: RawRecord, showsLockId: boolean): ShownLock {
   };
   if (showsLockId) shown.lockId = lockId;
   return shown;
+}
+
+/** What it is of its key, if it is not the lock on the key itself. */
+function partOf(slot: number | undefined): Pick<ShownLock, "slot" | "gate"> {
+  if (slot === GATE) return { gate: true };
+  return slot === undefined ? {} : { slot };
 }

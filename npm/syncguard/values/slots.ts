@@ -5,6 +5,9 @@ import { createHash } from "node:crypto";
 /** The character between a key and the number of a slot, or what tells one who shares the key. */
 const MARK = "\u037e";
 
+/** The number of a key's gate, which is no slot: slots begin at 1. */
+export const GATE = 0;
+
 /** What names a lock. */
 type Named = {
   key: string;
@@ -20,7 +23,7 @@ export function storedKey({ key, slot, mode, lockId = "" }: Named): string {
   return slot === null ? name : `${name}${MARK}${slot}`;
 }
 
-/** Takes apart a key as a store has it: the user's key, and the number of the slot. */
+/** Takes apart a key as a store has it: the user's key, and the number of the slot, or {@link GATE}. */
 export function parted(stored: string): { key: string; slot: number | undefined } {
   const at = stored.lastIndexOf(MARK);
   if (at === -1) return { key: stored, slot: undefined };

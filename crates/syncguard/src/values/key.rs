@@ -93,7 +93,7 @@ impl Key {
         self.slot(GATE)
     }
 
-    /// The number of the slot, if this is the key of one.
+    /// The number of the slot, if this is the key of one; 0 for the gate of a key, which is no slot (docs/format.md, "Slots").
     pub fn slot_number(&self) -> Option<u16> {
         split_slot(&self.0).map(|(_, number)| number)
     }

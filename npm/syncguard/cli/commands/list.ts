@@ -13,10 +13,10 @@ export const list: Command = {
   summary: "list the locks that are held",
   operands: [],
   description:
-    "Lists live locks, in the order of the store; slots of a key that are listed stand together. What comes or goes meanwhile may\n" +
-    "be missing. Redis is searched with SCAN, which\n" +
-    "looks at every key of the database, a few hundred at a time; the user needs the right +scan. Firestore bills a read for each\n" +
-    "lock, also for one that has expired and was not removed.",
+    "Lists live locks, in the order of the store; slots of a key that are listed stand together. Who waits for readers to end, or\n" +
+    "for several slots, may hold the gate of the key, which is no slot. What comes or goes meanwhile may be missing. Redis is\n" +
+    "searched with SCAN, which looks at every key of the database, a few hundred at a time; the user needs the right +scan.\n" +
+    "Firestore bills a read for each lock, also for one that has expired and was not removed.",
   options: {
     limit: {
       type: "string",

@@ -57,7 +57,8 @@ export const status: Command = {
         return Exit.OK;
       }
       const lock = shownLock(ofLookup(info), showsLockId);
-      const done = lock.slot === undefined ? await readMark(backend, lock.key) : null;
+      const isOfKey = lock.slot === undefined && lock.gate === undefined;
+      const done = isOfKey ? await readMark(backend, lock.key) : null;
       out.result({ locked: true, ...lock, ...(done && { done }) }, () =>
         out.pairs([
           ["state", "held"],

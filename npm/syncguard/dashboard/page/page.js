@@ -30,7 +30,10 @@ const moment = (ms) => new Date(ms).toLocaleTimeString(undefined, { hour12: fals
 const plural = (count, name) => `${count} ${name}${count === 1 ? "" : "s"}`;
 /** A name within a sentence, whose direction it does not change. */
 const apart = (name) => `\u2068${printable(name)}\u2069`;
-const nameOf = ({ key, slot }) => (slot === undefined ? key : `${key}, slot ${slot}`);
+function nameOf({ key, slot, gate }) {
+  if (gate) return `${key}, gate`;
+  return slot === undefined ? key : `${key}, slot ${slot}`;
+}
 const idOf = ({ lockIdHash }) => `lock-${lockIdHash}`;
 /** Whether somebody has named the owner. Its default, `host:pid`, does not say what was granted together. */
 const isNamed = (owner) => owner !== null && !/:\d+$/.test(owner);
