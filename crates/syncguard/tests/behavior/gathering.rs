@@ -4,13 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use syncguard::{
-    Backend, Claim, ClaimKind, Error, Key, LockGuard, LockOptions, RetryPolicy, TIME_TOLERANCE_MS,
-    lock,
+    Backend, Claim, ClaimKind, Error, Key, LockGuard, LockOptions, Owner, RetryPolicy,
+    TIME_TOLERANCE_MS, lock,
 };
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{sleep, timeout};
 
-use crate::claims::{PATIENCE, plain, shared, slot};
+use crate::claims::{PATIENCE, plain, shared, slot, take};
 use crate::faulty::{Fault, Faulty};
 use crate::fixture::{Context, LONG, Stage, eventually, tests};
 use crate::support::attempts::Attempts as _;
@@ -22,6 +22,7 @@ tests![
     one_who_gives_up_while_it_gathers_leaves_nothing,
     one_who_dies_while_it_gathers_costs_its_window,
     a_part_that_is_freed_by_force_is_none_of_the_grant,
+    what_is_gathered_has_the_owner_of_the_waiter,
 ];
 
 /// The longest time for which a part is taken.
@@ -162,5 +163,36 @@ async fn a_part_that_is_freed_by_force_is_none_of_the_grant(stage: Stage) {
         .unwrap();
     assert!(guard.fence() > fence);
     assert!(part.is_none_or(|part| !guard.lock_ids().contains(&part.lock_id)));
+    assert!(guard.release().await.unwrap());
+}
+
+async fn what_is_gathered_has_the_owner_of_the_waiter(stage: Stage) {
+    let t = stage.open().await;
+    let (key, pool) = (t.key("a"), t.key("s"));
+    let held = take(&t, vec![slot(&pool, 2)]).await.remove(0);
+    let owner = Some(Owner::new("the waiter").unwrap());
+    let options = LockOptions {
+        owner: owner.clone(),
+        ..patient()
+    };
+    let claims = vec![plain(&key), slot(&pool, 2), slot(&pool, 2)];
+    let backend = Arc::clone(&t.backend);
+    let gathers = tokio::spawn(async move { lock(&backend, claims, &options).await });
+    let free = 3 - held.slot.unwrap();
+    // The one of them is the gate.
+    for part in [key, pool.slot(0), pool.slot(free)] {
+        eventually("it has the part", async || {
+            let found = t.by_key(&part).await;
+            assert!(found.as_ref().is_none_or(|part| part.labels.owner == owner));
+            found.is_some()
+        })
+        .await;
+    }
+    t.backend.release(&held.lock_id).await.unwrap();
+    let granted = timeout(3 * PATIENCE, gathers).await.unwrap();
+    let guard = granted.unwrap().unwrap();
+    for lock_id in guard.lock_ids() {
+        assert_eq!(t.by_id(&lock_id).await.unwrap().labels.owner, owner);
+    }
     assert!(guard.release().await.unwrap());
 }
