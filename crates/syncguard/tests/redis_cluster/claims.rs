@@ -13,6 +13,7 @@ use crate::stage::{backend, backend_with, name_on, names_in, slot_of};
 use crate::support::attempts::Attempts as _;
 use crate::support::claims::{asking, extend, ids, plain, release, shared, slot, take, try_take};
 use crate::support::locks::{acquire, key, ttl};
+use crate::support::readers;
 use crate::support::redis_cluster::RedisCluster;
 use crate::support::redis_server::Version;
 use crate::support::resp::Resp;
@@ -28,6 +29,7 @@ tests![
     what_is_freed_in_a_shard_that_answers_is_free,
     all_slots_of_a_key_are_in_one_place,
     what_readers_share_is_in_one_place,
+    sets_with_one_group_are_extended_at_once,
     the_last_reader_wakes_who_waits_for_the_key,
     freed_slots_wake,
     freed_slots_wake_before_version_7,
@@ -320,6 +322,18 @@ async fn what_readers_share_is_in_one_place() {
         "{left:?}"
     );
     take(one.as_ref(), names.iter().map(|name| plain(name))).await;
+}
+
+async fn sets_with_one_group_are_extended_at_once() {
+    let cluster = RedisCluster::start();
+    let apart = backend(&cluster.url());
+    let [a, b, c] = spread(apart.as_ref());
+    let names = [&*a, &b, &c, "d"];
+    readers::sets_with_one_group_are_extended_at_once(apart.as_ref(), names, false).await;
+    let together = backend_with(&cluster.url(), |config| {
+        config.locks.key_prefix = "{locks}".into();
+    });
+    readers::sets_with_one_group_are_extended_at_once(together.as_ref(), names, true).await;
 }
 
 async fn the_last_reader_wakes_who_waits_for_the_key() {

@@ -14,11 +14,13 @@ use crate::child;
 use crate::stage::{backend, place};
 use crate::support::attempts::Attempts as _;
 use crate::support::locks::key;
+use crate::support::readers;
 use crate::support::suite::tests;
 
 tests![
     processes_that_ask_in_opposite_orders_neither_block_nor_mix,
     one_free_slot_of_a_thousand_is_found_soon,
+    sets_with_one_group_are_extended_at_once,
 ];
 
 const ROUNDS: usize = 200;
@@ -109,4 +111,15 @@ async fn one_free_slot_of_a_thousand_is_found_soon() {
     times.sort();
     // With the write to the disk. A quarter of them, because the machine may be busy.
     assert!(times[12] < Duration::from_millis(50), "{times:?}");
+}
+
+async fn sets_with_one_group_are_extended_at_once() {
+    let place = place();
+    let backend = backend(&place.path);
+    let names = ["a", "b", "c", "d"];
+    readers::sets_with_one_group_are_extended_at_once(&backend, names, true).await;
+    let file = Connection::open(&place.path).unwrap();
+    let sql = "SELECT count(*) FROM syncguard_locks";
+    let left: i64 = file.query_one(sql, [], |row| row.get(0)).unwrap();
+    assert_eq!(left, 0);
 }
