@@ -183,9 +183,9 @@ describe("exec", () => {
 it("watches all who share a key come and go as one", async () => {
   const watching = startCli(url, "watch", "a", "--json", "--interval", "50ms");
   await watching.printed('"free"');
-  const first = await backend.lock("a", { mode: "shared" }, { ttlMs: 60_000 });
+  const first = await backend.lock("a", { mode: "shared", ttlMs: 60_000 });
   await watching.printed('"acquired"');
-  const second = await backend.lock("a", { mode: "shared" }, { ttlMs: 90_000 });
+  const second = await backend.lock("a", { mode: "shared", ttlMs: 90_000 });
   await watching.printed('"extended"');
   await first.release();
   await second.release();

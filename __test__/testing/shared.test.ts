@@ -59,7 +59,7 @@ test("a writer who gives up lets readers in at once", async () => {
   await other.acquire(SHARED);
   const writing = givesUp(backend);
   await clock.advance(50);
-  const reading = other.lock(KEY, { mode: "shared" }, WAITING);
+  const reading = other.lock(KEY, { mode: "shared", ...WAITING });
   await clock.advance(949);
   expect(await joins(other)).toBe(false);
   await clock.advance(1);
