@@ -18,8 +18,8 @@ export const gathering = [
     [
       [
         GATHERED,
-        "let (asked, expires_at_ms) = self.extend(request.ttl).await?;",
-        "let (asked, expires_at_ms) = (clock::now(), self.taken.first()?.grant.expires_at_ms);",
+        "let (asked, expires_at_ms) = self.extend(lock_ids, request.ttl).await.ok()??;",
+        "drop(lock_ids); let (asked, expires_at_ms) = (clock::now(), self.taken.first()?.grant.expires_at_ms);",
       ],
     ],
   ),
@@ -30,8 +30,8 @@ export const gathering = [
     [
       [
         GATHERED,
-        "..Extension::new(self.lock_ids(), ttl)",
-        "..Extension::new(self.lock_ids().into_iter().take(1).collect(), ttl)",
+        "..Extension::new(lock_ids, ttl)",
+        "..Extension::new(lock_ids.into_iter().take(1).collect(), ttl)",
       ],
     ],
   ),

@@ -98,9 +98,9 @@ async fn what_extends_works_while_memory_is_full() {
             let outcome = backend.extend(&reader.lock_id, ttl(ttl_ms)).await;
             assert_extended(&outcome.unwrap());
         }
-        // It ends with the reader that is left, and not as late as it did.
-        let left = t.ends("syncguard:s");
-        assert!(left > 90_000, "{left}");
+        // It ends with the last of its readers, and not as late as it did.
+        let left = t.ends("syncguard:s") - 1000;
+        assert!((15_000..=20_000).contains(&left), "{left}");
         // The index leads to the lock as before.
         let released = release(backend.as_ref(), several).await;
         assert!(released.iter().all(|it| *it == ReleaseOutcome::Released));
