@@ -67,8 +67,7 @@ impl Waiter {
         };
         // After the grant nothing may be awaited any more: a caller that is cancelled here would not know of its locks.
         if granted.is_none() {
-            let gathered = window.min(began.elapsed());
-            self.gathering.was_in_vain(window, gathered);
+            self.gathering.was_in_vain(window.min(began.elapsed()));
             parts.give_back().await;
         }
         granted

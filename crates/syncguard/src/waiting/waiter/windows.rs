@@ -10,13 +10,11 @@ use crate::values::claim::Claim;
 /// yet.
 const PATIENCE: Duration = Duration::from_millis(250);
 const REFUSALS: u32 = 2;
-/// How long it gathers at least and at most. Each window is twice as long as the one before.
-const SHORTEST_WINDOW: Duration = Duration::from_millis(500);
+/// How long it gathers at first, and at most. Each window is twice as long as the one before.
+const FIRST_WINDOW: Duration = Duration::from_millis(500);
 /// The same for several slots of one key: the waiter has to get each of them from all who want any, and in half a second it often does not.
-const SHORTEST_WINDOW_OF_SLOTS: Duration = Duration::from_millis(1_500);
+const FIRST_WINDOW_OF_SLOTS: Duration = Duration::from_millis(1_500);
 const LONGEST_WINDOW: Duration = Duration::from_secs(60);
-/// The first window is enough for so many changes of the holder for each lock after the first: others come before the waiter several times.
-const CHANGES: u32 = 8;
 /// After it has gathered in vain, the waiter rests for so many times as long.
 const RESTS: u32 = 3;
 /// A waiter whom readers refuse takes the gate when it has waited for so long.
@@ -40,11 +38,8 @@ enum Gathers {
 pub(super) struct Gathering {
     /// How often the waiter was refused since it last gathered.
     refusals: u32,
-    shortest_window: Duration,
-    /// How many locks it takes after the first.
-    others: u32,
-    /// How long it gathered the last time.
-    last_window: Option<Duration>,
+    /// How long it gathers the next time.
+    window: Duration,
     rests_until: Instant,
     /// Whether the last refusal was because of readers.
     pub(super) by_readers: bool,
@@ -63,12 +58,10 @@ impl Gathering {
     pub(super) fn new(claims: &[Claim], now: Instant) -> Self {
         Self {
             refusals: 0,
-            shortest_window: match has_several_of_a_key(claims) {
-                true => SHORTEST_WINDOW_OF_SLOTS,
-                false => SHORTEST_WINDOW,
+            window: match has_several_of_a_key(claims) {
+                true => FIRST_WINDOW_OF_SLOTS,
+                false => FIRST_WINDOW,
             },
-            others: u32::try_from(claims.len().saturating_sub(1)).unwrap_or(u32::MAX),
-            last_window: None,
             rests_until: now,
             by_readers: false,
             gathers: match claims {
@@ -100,7 +93,7 @@ impl Gathering {
         let (is_time, window) = match self.gathers {
             Gathers::Several => {
                 let is_time = self.refusals >= REFUSALS && waited >= PATIENCE;
-                (is_time, self.next_window(waited))
+                (is_time, self.window)
             }
             Gathers::PastReaders => {
                 let is_time = self.by_readers && waited >= PATIENCE_WITH_READERS;
@@ -111,36 +104,20 @@ impl Gathering {
         (is_time && self.rests_until <= Instant::now()).then_some(window)
     }
 
-    /// How long the next window of a waiter for several locks is, which has waited for `waited`.
-    fn next_window(&self, waited: Duration) -> Duration {
-        let window = match self.last_window {
-            Some(last) => last * 2,
-            None => self.change(waited) * CHANGES * self.others,
-        };
-        window.clamp(self.shortest_window, LONGEST_WINDOW)
-    }
-
-    /// How long others hold a lock, as far as the refusals tell. The first one told nothing, and whoever held the lock then had held it for half
-    /// of that time, on average.
-    fn change(&self, waited: Duration) -> Duration {
-        let halves = self.refusals.saturating_mul(2).saturating_sub(3).max(1);
-        waited * 2 / halves
-    }
-
     /// When a waiter that came at `start` is to take the gate, if readers have refused it.
     pub(super) fn gate_at(&self, start: Instant) -> Option<Instant> {
         let may = self.gathers == Gathers::PastReaders && self.by_readers;
         may.then(|| self.rests_until.max(start + PATIENCE_WITH_READERS))
     }
 
-    /// Notes that the waiter did not get all of its locks in this window, in which it has gathered for so long.
-    pub(super) fn was_in_vain(&mut self, window: Duration, gathered: Duration) {
+    /// Notes that the waiter has gathered for so long and did not get all of its locks.
+    pub(super) fn was_in_vain(&mut self, gathered: Duration) {
         if self.gathers == Gathers::PastReaders {
             self.rests_until = Instant::now() + gathered.max(PATIENCE_WITH_READERS);
             return;
         }
         self.refusals = 0;
-        self.last_window = Some(window);
+        self.window = (self.window * 2).min(LONGEST_WINDOW);
         self.rests_until = Instant::now() + gathered * RESTS;
     }
 }
@@ -151,39 +128,24 @@ mod tests {
     use crate::values::claim::Slots;
     use crate::values::key::Key;
 
-    /// The first window after so many refusals and so much time.
-    fn first_window(claims: &[Claim], refusals: u32, waited: Duration) -> Option<Duration> {
-        let mut gathering = Gathering::new(claims, Instant::now());
-        for _ in 0..refusals {
-            gathering.was_refused();
-        }
-        gathering.window(waited)
-    }
-
     #[test]
     fn several_slots_of_a_key_get_more_time() {
         let key = |name| Key::new(name).unwrap();
         let slot = |name| Claim::slot(key(name), Slots::new(4).unwrap()).unwrap();
         let plain = || Claim::new(key("k")).unwrap();
-        let of = |claims: &[Claim]| first_window(claims, 50, PATIENCE);
+        let first_window = |claims: &[Claim]| {
+            let mut gathering = Gathering::new(claims, Instant::now());
+            for _ in 0..REFUSALS {
+                gathering.was_refused();
+            }
+            gathering.window(PATIENCE)
+        };
         for (claims, window) in [
-            ([plain(), slot("s")], SHORTEST_WINDOW),
-            ([slot("s"), slot("t")], SHORTEST_WINDOW),
-            ([slot("s"), slot("s")], SHORTEST_WINDOW_OF_SLOTS),
+            ([plain(), slot("s")], FIRST_WINDOW),
+            ([slot("s"), slot("t")], FIRST_WINDOW),
+            ([slot("s"), slot("s")], FIRST_WINDOW_OF_SLOTS),
         ] {
-            assert_eq!(of(&claims), Some(window));
+            assert_eq!(first_window(&claims), Some(window));
         }
-    }
-
-    #[test]
-    fn the_first_window_is_as_long_as_others_hold_the_lock() {
-        let seconds = Duration::from_secs;
-        let claims = ["a", "b"].map(|name| Claim::new(Key::new(name).unwrap()).unwrap());
-        for (refusals, waited, window) in [(2, 1, 16), (3, 3, 16), (10, 17, 16), (2, 10, 60)] {
-            let first = first_window(&claims, refusals, seconds(waited));
-            assert_eq!(first, Some(seconds(window)));
-        }
-        let four = [&claims[..], &claims].concat();
-        assert_eq!(first_window(&four, 2, seconds(1)), Some(seconds(48)));
     }
 }
