@@ -26,6 +26,7 @@ use crate::waiting::wakeups::{Wakeups, Watch};
 mod crowd;
 mod gathering;
 mod hand_over;
+mod scene;
 mod several;
 mod told;
 mod yielding;

@@ -2,7 +2,8 @@
 
 use std::sync::atomic::Ordering::SeqCst;
 
-use super::several::{S, Scene, claims, settle, slot_of};
+use super::scene::{ExtensionFault, S, Scene, claims, settle};
+use super::several::slot_of;
 use super::*;
 use crate::asking::hold::AutoExtend;
 
@@ -232,7 +233,7 @@ async fn a_part_that_somebody_frees_by_force_is_none_of_a_grant() {
 #[tokio::test(start_paused = true)]
 async fn when_the_answer_of_the_extension_is_lost_all_is_undone() {
     let t = Scene::new();
-    t.store.loses_answers.store(true, SeqCst);
+    t.extensions_are(Some(ExtensionFault::Unanswered));
     let both = gathers(&t, waits(eager())).await;
     let part = holder_of(&t, "a");
     // Others get in when it gives up what it has.
@@ -290,7 +291,7 @@ async fn its_last_question_does_not_meet_what_it_has_gathered() {
         ..eager()
     };
     let both = gathers(&t, waits(policy)).await;
-    t.store.hears_no_extension.store(true, SeqCst);
+    t.extensions_are(Some(ExtensionFault::Unheard));
     free_elsewhere(&t, "b");
     both.await.unwrap().unwrap().keep();
 }
@@ -322,10 +323,10 @@ async fn a_store_that_fails_for_a_moment_opens_no_gate() {
     let t = Scene::new();
     let writer = writes_among_readers(&t);
     assert_eq!(changes_of_the_gate(&t, S / 2).await, [0]);
-    t.store.fails_extensions.store(true, SeqCst);
+    t.extensions_are(Some(ExtensionFault::Refused));
     // The gate is extended each second, and ends three seconds after the last time.
     sleep(2 * S).await;
-    t.store.fails_extensions.store(false, SeqCst);
+    t.extensions_are(None);
     assert_eq!(changes_of_the_gate(&t, 50 * S).await, [0]);
     writer.abort();
 }
@@ -334,9 +335,9 @@ async fn a_store_that_fails_for_a_moment_opens_no_gate() {
 async fn who_has_lost_its_gate_leaves_it_alone_for_as_long_as_it_had_it() {
     let t = Scene::new();
     let writer = writes_among_readers(&t);
-    t.store.fails_extensions.store(true, SeqCst);
+    t.extensions_are(Some(ExtensionFault::Refused));
     assert_eq!(changes_of_the_gate(&t, 5 * S).await, [0, 30]);
-    t.store.fails_extensions.store(false, SeqCst);
+    t.extensions_are(None);
     assert_eq!(changes_of_the_gate(&t, 5 * S).await, [10]);
     writer.abort();
 }
