@@ -59,13 +59,7 @@ export const gathering = [
     "others_lose_a_quarter_of_the_time_to_one_who_gathers_in_vain",
     "gather-beyond-window",
     "What was taken is kept after the window is over.",
-    [
-      [
-        GATHERING,
-        "clock::of_tokio(granted.asked + window)",
-        "clock::of_tokio(granted.asked + 20 * window)",
-      ],
-    ],
+    [[GATHERING, "lasts.saturating_sub(had_for);", "(20 * lasts).saturating_sub(had_for);"]],
   ),
   shown(
     "no_seed_breaks_a_promise",

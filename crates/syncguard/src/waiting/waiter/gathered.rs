@@ -38,6 +38,8 @@ const LAST_RELEASE: Duration = Duration::from_millis(1);
 pub(super) struct Gathered {
     backend: Arc<dyn Backend>,
     taken: Vec<Part>,
+    /// When the first part was asked for.
+    since: Option<Instant>,
     /// The longest TTL that was asked for. The store keeps no part for longer from now on.
     lasts: Ttl,
     /// When the first part ends, by this process' clock.
@@ -67,6 +69,7 @@ impl Gathered {
         Self {
             backend: Arc::clone(backend),
             taken: Vec::new(),
+            since: None,
             lasts: ttl,
             end: None,
             again_at: None,
@@ -87,6 +90,7 @@ impl Gathered {
     pub(super) fn add(&mut self, claim: &Claim, granted: Granted, ttl: Ttl) {
         let work = self.backend.work();
         self.running.get_or_insert_with(|| work.start_beside());
+        self.since.get_or_insert(granted.asked);
         let end = end_of(granted.asked, ttl);
         self.end = Some(self.end.map_or(end, |first| first.min(end)));
         self.lasts = self.lasts.max(ttl);
@@ -94,6 +98,13 @@ impl Gathered {
             let key = grant.key_of(claim);
             self.taken.push(Part { key, grant });
         }
+    }
+
+    /// How long the waiter has had its first part.
+    pub(super) fn had_for(&self) -> Duration {
+        self.since
+            .map(|since| clock::now().saturating_duration_since(since))
+            .unwrap_or_default()
     }
 
     /// When to extend the parts. `None` if there are none, or if their TTL covers the window.

@@ -20,7 +20,6 @@ use super::gathered::{Gathered, PART_TTL, SHORTEST_CALL};
 use super::pausing::sleep_if;
 use super::{Granted, Waiter};
 use crate::asking::request::AcquireRequest;
-use crate::clock;
 use crate::text::error::Error;
 use crate::values::claim::Claim;
 use crate::values::lock_id::LockId;
@@ -59,7 +58,6 @@ impl Waiter {
 
     /// Takes all locks of the request, one after another. `None` if it did not get all of them within the window; then it keeps none.
     pub(super) async fn gather(&mut self, window: Duration) -> Option<Granted> {
-        let began = Instant::now();
         let mut parts = Gathered::new(&self.backend, self.request.ttl, self.limit());
         let granted = match self.take_all(&mut parts, window).await {
             Some(()) => parts.confirm(&self.request).await,
@@ -67,23 +65,33 @@ impl Waiter {
         };
         // After the grant nothing may be awaited any more: a caller that is cancelled here would not know of its locks.
         if granted.is_none() {
-            self.gathering.was_in_vain(window.min(began.elapsed()));
+            self.gathering.was_in_vain(parts.had_for());
             parts.give_back().await;
         }
         granted
     }
 
     async fn take_all(&mut self, parts: &mut Gathered, window: Duration) -> Option<()> {
-        let ttl = Ttl::from_duration(window.min(PART_TTL)).ok()?;
+        let longest_ttl = Ttl::from_duration(PART_TTL).ok()?;
+        let mut ttl = Ttl::from_duration(window).ok()?.min(longest_ttl);
         // The gathering ends before the waiter's own time does, so that this is enough for a last attempt.
-        let mut over = self
-            .limit()
-            .and_then(|limit| limit.checked_sub(SHORTEST_CALL));
-        for claim in with_gates(&self.request.claims).ok()? {
+        let limit = self.limit();
+        let limit = limit.and_then(|limit| limit.checked_sub(SHORTEST_CALL));
+        let mut over = limit;
+        let claims = with_gates(&self.request.claims).ok()?;
+        let mut left = u32::try_from(claims.len()).ok()?;
+        for claim in claims {
+            let since = Instant::now();
             let granted = self.take(claim.clone(), ttl, parts, over).await?;
-            let until = clock::of_tokio(granted.asked + window);
-            over = Some(over.map_or(until, |over| over.min(until)));
+            left -= 1;
             parts.add(&claim, granted, ttl);
+            let (waited, had_for) = (since.elapsed(), parts.had_for());
+            let lasts = self.gathering.has_got_one(waited, had_for, window, left);
+            if lasts > window {
+                ttl = longest_ttl;
+            }
+            let until = Instant::now() + lasts.saturating_sub(had_for);
+            over = Some(limit.map_or(until, |limit| limit.min(until)));
         }
         Some(())
     }

@@ -15,6 +15,8 @@ const FIRST_WINDOW: Duration = Duration::from_millis(500);
 /// The same for several slots of one key: the waiter has to get each of them from all who want any, and in half a second it often does not.
 const FIRST_WINDOW_OF_SLOTS: Duration = Duration::from_millis(1_500);
 const LONGEST_WINDOW: Duration = Duration::from_secs(60);
+/// While it gets one lock after another, it has at least so many times as long for each that is left as the longest wait for one took.
+const WAITS_FOR_EACH: u32 = 2;
 /// After it has gathered in vain, the waiter rests for so many times as long.
 const RESTS: u32 = 3;
 /// A waiter whom readers refuse takes the gate when it has waited for so long.
@@ -38,8 +40,10 @@ enum Gathers {
 pub(super) struct Gathering {
     /// How often the waiter was refused since it last gathered.
     refusals: u32,
-    /// How long it gathers the next time.
+    /// How long it gathers the next time, at least.
     window: Duration,
+    /// The longest wait for one of its locks, of those that it has got while it gathered.
+    longest_wait: Duration,
     rests_until: Instant,
     /// Whether the last refusal was because of readers.
     pub(super) by_readers: bool,
@@ -62,6 +66,7 @@ impl Gathering {
                 true => FIRST_WINDOW_OF_SLOTS,
                 false => FIRST_WINDOW,
             },
+            longest_wait: Duration::ZERO,
             rests_until: now,
             by_readers: false,
             gathers: match claims {
@@ -102,6 +107,20 @@ impl Gathering {
             Gathers::Nothing => return None,
         };
         (is_time && self.rests_until <= Instant::now()).then_some(window)
+    }
+
+    /// Notes that the waiter has got one of its locks after it had waited `waited` for it. The first that it has now, it has had for `so_far`.
+    /// Gives how long the window is in all, which was to be `window`, while `left` locks are missing.
+    pub(super) fn has_got_one(
+        &mut self,
+        waited: Duration,
+        so_far: Duration,
+        window: Duration,
+        left: u32,
+    ) -> Duration {
+        self.longest_wait = self.longest_wait.max(waited);
+        let needed = so_far + self.longest_wait * (WAITS_FOR_EACH * left);
+        window.max(needed.min(LONGEST_WINDOW))
     }
 
     /// When a waiter that came at `start` is to take the gate, if readers have refused it.

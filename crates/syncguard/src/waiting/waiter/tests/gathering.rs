@@ -216,6 +216,23 @@ async fn others_lose_a_quarter_of_the_time_to_one_who_gathers_in_vain() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn who_waits_long_for_its_first_lock_has_time_for_the_others() {
+    let t = Scene::new();
+    hold_elsewhere(&t, "a");
+    hold_elsewhere(&t, "b");
+    let backend = Arc::clone(&t.backend);
+    let wanted = claims(&["a", "b"]);
+    let both = tokio::spawn(async move { lock(&backend, wanted, &waits(eager())).await });
+    sleep(4 * S).await;
+    free_elsewhere(&t, "a");
+    settle().await;
+    let part = holder_of(&t, "a").unwrap();
+    sleep(6 * S).await;
+    free_elsewhere(&t, "b");
+    assert_eq!(both.await.unwrap().unwrap().lock_ids().first(), Some(&part));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_part_that_somebody_frees_by_force_is_none_of_a_grant() {
     let t = Scene::new();
     let both = gathers(&t, waits(eager())).await;
