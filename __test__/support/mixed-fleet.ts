@@ -112,4 +112,25 @@ export function testSides({ ours, theirs, nowMs, unknown = {} }: Sides): void {
     const theirOwn = await theirs().acquire({ key, ttlMs: 5_000 });
     expect(theirOwn).toMatchObject({ ok: true, fence: next(held.fence) });
   });
+
+  test("theirs take no part of a set that gathers, and no key of one that is granted", async () => {
+    const [first, second] = [newKey(), newKey()].sort() as [string, string];
+    const isRefused = async (key: string): Promise<boolean> => {
+      const attempt = await theirs().acquire({ key, ttlMs: 5_000 });
+      if (attempt.ok) await theirs().release({ lockId: attempt.lockId });
+      return !attempt.ok;
+    };
+    const held = await theirs().acquire({ key: second, ttlMs: 60_000 });
+    const waiting = ours().lock([first, second], {
+      ttlMs: 60_000,
+      acquisition: { wait: "poll", timeoutMs: 60_000, retryDelayMs: 20, maxRetryDelayMs: 100 },
+    });
+    await until(() => isRefused(first));
+    expect(await theirs().release({ lockId: held.lockId })).toEqual({ ok: true });
+    const both = await waiting;
+    expect(await Promise.all([first, second].map(isRefused))).toEqual([true, true]);
+    expect(both.fences.get(second)).toSatisfy((fence: string) => fence > held.fence);
+    expect(await both.release()).toEqual({ ok: true });
+    expect(await Promise.all([first, second].map(isRefused))).toEqual([false, false]);
+  });
 }
