@@ -19,6 +19,7 @@ use crate::values::key::readers_name;
 use crate::values::time::TIME_TOLERANCE_MS;
 use crate::values::ttl::Ttl;
 use crate::waiting::retry::{RetryPolicy, Wait};
+use crate::waiting::yielding::LONGEST_WAY;
 
 const TOLERANCE: Duration = Duration::from_millis(TIME_TOLERANCE_MS as u64);
 
@@ -130,9 +131,12 @@ impl Waiters {
             let mut wants = self.all[number].wants.iter();
             wants.any(|want| self.all[other].wants(&want.name))
         });
-        if !options.retry.waits() || !is_wanted {
-            self.all[number].due = Some(now);
-        }
+        let way = match options.retry.waits() {
+            false => Some(Duration::ZERO),
+            true if is_wanted => None,
+            true => Some(LONGEST_WAY),
+        };
+        self.all[number].due = way.map(|way| now + way);
         number
     }
 

@@ -7,6 +7,7 @@ use tokio::time::Instant;
 use super::lines::Want;
 use super::{SLACK, Waiter};
 use crate::waiting::hand_over::LATE_MESSAGE;
+use crate::waiting::yielding::LONGEST_WAY;
 
 impl Waiter {
     /// Whether it may have begun to gather: it takes its place in other lines then, or in none.
@@ -50,11 +51,12 @@ impl Waiter {
         self.wants[place].slots > 0
     }
 
-    /// For how long what the store tells may be taken for the release of a slot that this process has handed over.
+    /// How late it may ask after the store has told it of a release: it may be taken for that of a slot which this process has handed over,
+    /// and a key is left to other processes.
     pub(super) fn late_message(&self, place: usize) -> Duration {
         match self.is_of_slots(place) {
             true => LATE_MESSAGE,
-            false => Duration::ZERO,
+            false => LONGEST_WAY,
         }
     }
 }

@@ -14,4 +14,4 @@ pub(crate) mod ticket;
 mod topics;
 pub(crate) mod waiter;
 pub(crate) mod wakeups;
-mod yielding;
+pub(crate) mod yielding;

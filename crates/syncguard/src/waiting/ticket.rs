@@ -322,6 +322,17 @@ impl Ticket {
         is_news
     }
 
+    /// Gives until when the waiter, who has just been told of a release, leaves the lock to other processes.
+    pub(crate) fn gives_way(&mut self) -> Option<Instant> {
+        let now = Instant::now();
+        let mut queues = lock(&self.queues.0);
+        let want = self.wants.get(self.obstacle)?;
+        let line = queues.line_mut(want)?;
+        let held = now - std::mem::replace(&mut line.changed, now);
+        let is_exclusive = want.wish.is_exclusive();
+        is_exclusive.then(|| queues.turns.gives_way(&want.key, held, now))?
+    }
+
     /// Notes that the lock in the way may have been freed by others, or have ended.
     pub(crate) fn may_be_free(&self) {
         self.change(|line| {

@@ -60,6 +60,8 @@ pub(in crate::waiting) struct Line {
     pub(in crate::waiting) watch: Option<Arc<Watch>>,
     /// When an attempt last left nothing for the next waiter: it was refused, failed, or got the only lock.
     pub(in crate::waiting) known: Instant,
+    /// When the store last told of a release, or the line began.
+    pub(in crate::waiting) changed: Instant,
     /// When the lock in the way ends by itself, if that is known.
     pub(in crate::waiting) free_at: Option<Instant>,
     /// When to ask for a slot again, because messages that counted as old may have been news.
@@ -97,6 +99,7 @@ impl Line {
             lane: None,
             watch: None,
             known: now,
+            changed: now,
             free_at: None,
             look_again_at: None,
             heard: None,

@@ -57,7 +57,12 @@ impl Waiter {
         tokio::select! {
             biased;
             times = told => match ticket.is_news(times) {
-                true => PauseEnd::Freed,
+                true => {
+                    if let Some(way) = ticket.gives_way() {
+                        sleep_until(way.min(until)).await;
+                    }
+                    PauseEnd::Freed
+                }
                 false => PauseEnd::Changed,
             },
             () = sleep_if(gate_at) => PauseEnd::Changed,

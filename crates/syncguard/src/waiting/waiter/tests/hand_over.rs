@@ -151,6 +151,32 @@ async fn while_others_want_the_lock_it_is_never_handed_over() {
     assert_eq!(relay.holders.len(), 1);
 }
 
+#[tokio::test(start_paused = true)]
+async fn one_of_several_who_has_had_the_lock_lately_asks_a_little_later() {
+    let mut relay = Relay::of(2, false, Some(Lane::EventLoop)).await;
+    // Others have it twice, and then this process has it.
+    for is_free in [false, false, true] {
+        sleep(S(1)).await;
+        if is_free {
+            *relay.t.store.free_at.lock().unwrap() = relay.t.start;
+        }
+        let asked = relay.t.asked();
+        relay.tell().await;
+        assert_eq!(relay.t.asked(), asked + 1);
+    }
+    assert_eq!(relay.holders.len(), 1);
+    sleep(S(1)).await;
+    relay.release().await;
+    relay.answer().await;
+    let asked = relay.t.asked();
+    relay.tell().await;
+    assert_eq!(relay.t.asked(), asked);
+    sleep(S(1) / 100).await;
+    relay.look().await;
+    assert_eq!(relay.t.asked(), asked + 1);
+    assert_eq!(relay.holders.len(), 1);
+}
+
 /// Tells of a lock when it is told to.
 pub(super) struct Server(pub(super) Messages);
 
