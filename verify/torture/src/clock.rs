@@ -1,9 +1,11 @@
-//! A clock that can be set, for processes that run under libfaketime.
+//! A clock that can be set, for processes that run under libfaketime; and one that stands still while a machine is suspended.
 
 use std::fs;
 use std::io;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
 
 use tempfile::TempDir;
 
@@ -13,7 +15,9 @@ use crate::store_faults::ClockStep;
 /// The clock, and how it was set.
 pub struct Clock {
     folder: TempDir,
-    library: PathBuf,
+    environment: Vec<(String, String)>,
+    /// How the library is told how far it is ahead, in milliseconds.
+    told: fn(i64) -> String,
     ahead_ms: i64,
     steps: Vec<ClockStep>,
 }
@@ -24,33 +28,77 @@ impl Clock {
     /// # Errors
     /// libfaketime is missing, or the system's.
     pub fn new() -> io::Result<Self> {
+        // With malloc of the C library: jemalloc, which Debian's Redis has, asks for the time before libfaketime knows it.
+        let libraries = format!("{}:libc.so.6", library()?.display());
+        let others = [
+            ("LD_PRELOAD", libraries.as_str()),
+            ("FAKETIME_NO_CACHE", "1"),
+            ("FAKETIME_DONT_FAKE_MONOTONIC", "1"),
+            ("DONT_FAKE_MONOTONIC", "1"),
+        ];
+        Self::told_by(
+            "FAKETIME_TIMESTAMP_FILE",
+            text,
+            tempfile::tempdir()?,
+            &others,
+        )
+    }
+
+    /// `CLOCK_MONOTONIC` of a machine that is [suspended](Self::lacks) at times. Its other clocks are right.
+    ///
+    /// # Errors
+    /// There is no C compiler, or the system's.
+    pub fn of_suspended_machine() -> io::Result<Self> {
         let folder = tempfile::tempdir()?;
+        let (source, library) = (
+            folder.path().join("clocks.c"),
+            folder.path().join("clocks.so"),
+        );
+        fs::write(&source, CLOCKS)?;
+        let mut compiler = Command::new("cc");
+        compiler.args(["-shared", "-fPIC", "-O1", "-o"]);
+        compiler.arg(&library).arg(&source);
+        if !compiler.status()?.success() {
+            return Err(io::Error::other("cc has not compiled clocks.c"));
+        }
+        let behind = |ahead_ms: i64| (-ahead_ms).to_string();
+        let library = library.to_string_lossy().into_owned();
+        Self::told_by(
+            "CLOCKS_BEHIND_MS",
+            behind,
+            folder,
+            &[("LD_PRELOAD", &library)],
+        )
+    }
+
+    /// One whose library reads in the file that `variable` names how far it is ahead.
+    fn told_by(
+        variable: &str,
+        told: fn(i64) -> String,
+        folder: TempDir,
+        others: &[(&str, &str)],
+    ) -> io::Result<Self> {
         // PostgreSQL runs as another user.
         fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755))?;
-        let clock = Self {
+        let mut clock = Self {
             folder,
-            library: library()?,
+            environment: Vec::new(),
+            told,
             ahead_ms: 0,
             steps: Vec::new(),
         };
+        let file = clock.file().to_string_lossy().into_owned();
+        let all = others.iter().copied().chain([(variable, file.as_str())]);
+        clock.environment = all
+            .map(|(name, value)| (name.to_owned(), value.to_owned()))
+            .collect();
         clock.show(0)?;
         Ok(clock)
     }
 
     /// For the environment of a process that shall read it.
     pub fn environment(&self) -> Vec<(String, String)> {
-        let file = self.file();
-        // With malloc of the C library: jemalloc, which Debian's Redis has, asks for the time before libfaketime knows it.
-        let libraries = format!("{}:libc.so.6", self.library.display());
-        [
-            ("LD_PRELOAD", libraries.into()),
-            ("FAKETIME_TIMESTAMP_FILE", file.to_string_lossy()),
-            ("FAKETIME_NO_CACHE", "1".into()),
-            ("FAKETIME_DONT_FAKE_MONOTONIC", "1".into()),
-            ("DONT_FAKE_MONOTONIC", "1".into()),
-        ]
-        .map(|(name, value)| (name.to_owned(), value.into_owned()))
-        .into()
+        self.environment.clone()
     }
 
     /// For a process whose clock is ahead by that much for ever.
@@ -76,6 +124,15 @@ impl Clock {
         Ok(())
     }
 
+    /// The machine has been suspended for that long.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn lacks(&mut self, time: Duration) -> io::Result<()> {
+        let ms = i64::try_from(time.as_millis()).map_err(io::Error::other)?;
+        self.set(self.ahead_ms - ms)
+    }
+
     /// How it was set until now.
     pub fn steps(&self) -> &[ClockStep] {
         &self.steps
@@ -83,7 +140,7 @@ impl Clock {
 
     fn show(&self, ahead_ms: i64) -> io::Result<()> {
         let new = self.folder.path().join("new");
-        fs::write(&new, text(ahead_ms))?;
+        fs::write(&new, (self.told)(ahead_ms))?;
         fs::set_permissions(&new, fs::Permissions::from_mode(0o644))?;
         fs::rename(new, self.file())
     }
@@ -92,6 +149,9 @@ impl Clock {
         self.folder.path().join("clock")
     }
 }
+
+/// The library of the core's own tests for a suspended machine.
+const CLOCKS: &str = include_str!("../../../crates/syncguard/tests/sqlite/clocks.c");
 
 /// How libfaketime is told.
 fn text(ahead_ms: i64) -> String {

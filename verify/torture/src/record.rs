@@ -35,6 +35,8 @@ enum Line {
     Error { kind: String, message: String },
     /// Several things were gathered, and granted or given back.
     Gathered { is_granted: bool },
+    /// A guard was there for longer than its lock, and said so.
+    Outlived,
     /// A promise was not kept.
     Broken { promise: String },
 }
@@ -48,6 +50,8 @@ pub struct Recorded {
     pub errors: BTreeMap<String, Seen>,
     /// How often several things were gathered.
     pub gathered: Gathered,
+    /// How many guards have said that their locks were over, after their process had stood still.
+    pub outlived: usize,
     /// Promises that were not kept, of which no history of one key tells.
     pub broken: Vec<String>,
 }
@@ -81,6 +85,7 @@ impl Recorded {
         }
         self.gathered.granted += other.gathered.granted;
         self.gathered.in_vain += other.gathered.in_vain;
+        self.outlived += other.outlived;
         self.broken.extend(other.broken);
     }
 }
@@ -158,6 +163,14 @@ impl Recorder {
     /// The file cannot be written.
     pub fn gathered(&self, is_granted: bool) -> io::Result<()> {
         self.write(&Line::Gathered { is_granted })
+    }
+
+    /// A guard has said that its lock is over, after its process had stood still.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn outlived(&self) -> io::Result<()> {
+        self.write(&Line::Outlived)
     }
 
     /// A promise was not kept.
@@ -252,6 +265,7 @@ pub fn read(path: &Path, process: u32) -> io::Result<Recorded> {
             }
             Line::Gathered { is_granted: true } => recorded.gathered.granted += 1,
             Line::Gathered { is_granted: false } => recorded.gathered.in_vain += 1,
+            Line::Outlived => recorded.outlived += 1,
             Line::Broken { promise } => recorded.broken.push(promise),
         }
     }

@@ -80,6 +80,9 @@ const SHIFT_MS: i64 = 20_000;
 /// Longer than locks last.
 pub const STOP: Duration = Duration::from_millis(1_800);
 
+/// Longer than those last that guards are asked for, with the tolerance.
+pub(crate) const SUSPENSION: Duration = Duration::from_millis(2_500);
+
 /// What a run has left to judge.
 #[derive(Debug)]
 pub struct Run {

@@ -17,6 +17,7 @@ use syncguard::{
 use tokio::time::sleep;
 
 mod gathering;
+mod guarded;
 mod observed;
 mod recording;
 pub(crate) mod sharing;
@@ -28,7 +29,7 @@ use self::recording::{absent, acquired, after_error, asked, number, outcome, ref
 use crate::history::{Call, Outcome};
 use crate::lease::TOLERANCE_MS;
 use crate::record::{self, Recorder};
-use crate::task::{Failed, Task, Work};
+use crate::task::{Deadline, Failed, Task, Work};
 use crate::writer::Writer;
 use crate::{store, turns};
 
@@ -48,7 +49,7 @@ pub async fn work(task: Task) -> Result<(), Failed> {
         backend.close().await;
         return Ok(());
     }
-    let until = Instant::now() + task.run;
+    let until = Deadline::after(task.run);
     let loops = (0..task.loops as u64).map(|number| {
         let one = Loop {
             backend: Arc::clone(&backend),
@@ -68,7 +69,8 @@ pub async fn work(task: Task) -> Result<(), Failed> {
         let register = task.register.clone();
         tokio::spawn(async move { one.run(register).await })
     });
-    for ended in try_join_all(loops).await? {
+    let holders = guarded::holders(&task, &backend, &recorder);
+    for ended in try_join_all(loops.chain(holders)).await? {
         ended?;
     }
     backend.close().await;
@@ -88,7 +90,7 @@ struct Loop {
     is_patient: bool,
     /// Whether it is one of those who want several things that others want one by one.
     gathers: bool,
-    until: Instant,
+    until: Deadline,
     /// Acquisitions that were cancelled, and when, the first one first.
     cancelled: VecDeque<(Instant, Key, LockId)>,
     /// Waiters that were cancelled, or granted what they wanted, and when, the first one first.
@@ -110,7 +112,7 @@ const TOLERANCE: Duration = Duration::from_millis(TOLERANCE_MS.unsigned_abs());
 impl Loop {
     async fn run(mut self, register: PathBuf) -> Result<(), Failed> {
         let mut register = Writer::connect(&register).await?;
-        while Instant::now() < self.until {
+        while !self.until.is_over() {
             if std::mem::take(&mut self.has_failed) {
                 sleep(self.pause.max(AFTER_ERROR)).await;
             } else if !self.pause.is_zero() {

@@ -6,7 +6,9 @@ use std::process::{Child, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, kill_process, prlimit};
+use rustix::process::{
+    Pid, Resource, Rlimit, Signal, WaitOptions, getrlimit, kill_process, prlimit, waitpid,
+};
 
 use crate::plan::Plan;
 use crate::record::{self, Recorded, now};
@@ -114,6 +116,34 @@ impl<'a> Workers<'a> {
             kill_process(pid, Signal::CONT)?;
             self.ended.stopped += 1;
         }
+        Ok(())
+    }
+
+    /// Stops every second of them for that long, as if their machine were suspended. `wake` is told how long they have stood still at
+    /// least, before they go on.
+    ///
+    /// # Errors
+    /// One has ended; or as `wake` says.
+    pub fn suspend_half(
+        &mut self,
+        time: Duration,
+        wake: impl FnOnce(Duration) -> io::Result<()>,
+    ) -> io::Result<()> {
+        let chosen = self.workers.iter().filter(|one| one.number % 2 == 0);
+        let chosen = chosen.map(|one| pid(&one.child));
+        let chosen: Vec<_> = chosen.collect::<io::Result<_>>()?;
+        for pid in &chosen {
+            kill_process(*pid, Signal::STOP)?;
+            // Its last thread has stopped only then.
+            waitpid(Some(*pid), WaitOptions::UNTRACED)?;
+        }
+        let since = Instant::now();
+        sleep(time);
+        wake(since.elapsed())?;
+        for pid in &chosen {
+            kill_process(*pid, Signal::CONT)?;
+        }
+        self.ended.stopped += chosen.len();
         Ok(())
     }
 

@@ -26,6 +26,7 @@ fn task(folder: &Path, run: Duration) -> Task {
         loops: 8,
         keys: 20,
         waits: true,
+        guards: false,
         pause: Duration::ZERO,
         work: Work::Anything,
     }

@@ -140,6 +140,7 @@ pub(crate) fn rows() -> Vec<Row> {
     let mut rows = network::rows(NAME, Postgres::plain, BUSY);
     rows.extend(processes::rows(NAME, Postgres::plain, &[]));
     rows.push(processes::files(NAME, Postgres::plain));
+    rows.push(processes::suspended(NAME, Postgres::plain));
     rows.extend([
         act("terminate-backend", terminate).into(),
         durable("kill-backend", kill_backend).into(),

@@ -5,9 +5,9 @@ use std::io;
 use syncguard::ErrorKind;
 
 use super::row::Row;
-use super::stage::{Act, DOWN, Stage, Store};
+use super::stage::{Act, ClockOf, DOWN, Stage, Store};
 use crate::clock::Clock;
-use crate::run::STOP;
+use crate::run::{STOP, SUSPENSION};
 use crate::workers::Workers;
 
 pub(crate) fn rows<S: Store + 'static>(
@@ -45,6 +45,21 @@ pub(crate) fn kill<S: Store>(stage: &mut Stage<S>, workers: &mut Workers<'_>) ->
 /// A process is stopped until its locks are others'.
 fn stop<S: Store>(stage: &mut Stage<S>, workers: &mut Workers<'_>) -> io::Result<()> {
     workers.stop_one(&mut stage.random, STOP)
+}
+
+/// The machine of half of the processes is suspended until their locks are others'. Their monotonic clock lacks that time.
+pub(crate) fn suspended<S: Store + 'static>(
+    store: &'static str,
+    start: fn(Option<&Clock>) -> io::Result<S>,
+) -> Row {
+    fn strike<S: Store>(stage: &mut Stage<S>, workers: &mut Workers<'_>) -> io::Result<()> {
+        let clock = stage.clock()?;
+        workers.suspend_half(SUSPENSION, |time| clock.lacks(time))
+    }
+    Act::new(store, "suspended-machine", start, strike)
+        .seen(TOO_LATE)
+        .clock(ClockOf::SuspendedWorkers)
+        .into()
 }
 
 /// One of the processes with waiters ends without a word, when some have had their turn and most have not.

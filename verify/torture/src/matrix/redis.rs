@@ -102,6 +102,7 @@ pub(crate) fn rows() -> Vec<Row> {
     let mut rows = network::rows(NAME, Redis::plain, DOWN);
     rows.extend(processes::rows(NAME, Redis::plain, &[]));
     rows.push(processes::files(NAME, Redis::plain));
+    rows.push(processes::suspended(NAME, Redis::plain));
     rows.extend([
         act("proxy-error", network::own_errors)
             .behind_proxy()

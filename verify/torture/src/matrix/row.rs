@@ -94,6 +94,7 @@ fn play<S: Store>(act: &Act<S>, settings: &Settings) -> io::Result<Verdict> {
     let folder = tempfile::tempdir()?;
     let clock = match act.clock {
         ClockOf::Nobody => None,
+        ClockOf::SuspendedWorkers => Some(Clock::of_suspended_machine()?),
         _ => Some(Clock::new()?),
     };
     let of_store = clock.as_ref().filter(|_| act.clock == ClockOf::Store);
@@ -145,6 +146,9 @@ fn play<S: Store>(act: &Act<S>, settings: &Settings) -> io::Result<Verdict> {
         ..Verdict::default()
     };
     judge(&mut verdict, act, &ran, settings);
+    if plan.task.guards {
+        judge_guards(&mut verdict, &ran);
+    }
     let grants = last_fences(&ran.seen.operations);
     nothing_is_left(
         &mut verdict,
@@ -166,6 +170,7 @@ fn environments(clock_of: ClockOf, clock: Option<&Clock>) -> Vec<Vec<(String, St
         (ClockOf::EachWorker, Some(clock)) => [0, -APART_MS, APART_MS]
             .map(|ahead_ms| clock.apart_by_ms(ahead_ms))
             .into(),
+        (ClockOf::SuspendedWorkers, Some(clock)) => vec![clock.environment(), Vec::new()],
         _ => Vec::new(),
     }
 }
@@ -197,6 +202,7 @@ fn task<S: Store>(
         keys,
         // How many attempts of a wait have had an effect is unknown where the store fails.
         waits: false,
+        guards: act.clock == ClockOf::SuspendedWorkers,
         pause: settings.pause,
         work: act.work,
     }
@@ -275,6 +281,14 @@ fn judge<S: Store>(verdict: &mut Verdict, act: &Act<S>, ran: &Run, settings: &Se
     verdict.must(!complaints.contains("panicked"), || {
         format!("a panic: {complaints}")
     });
+}
+
+/// Guards were asked, and some of them after their locks had ended.
+fn judge_guards(verdict: &mut Verdict, ran: &Run) {
+    let outlived = ran.seen.outlived;
+    verdict.fact(format!("{outlived} guards outlived their locks"));
+    verdict.must_in_time(outlived > 0, || "no guard outlived its lock".to_owned());
+    verdict.violations.extend(ran.seen.broken.iter().cloned());
 }
 
 /// The largest fence of each key.

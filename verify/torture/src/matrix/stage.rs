@@ -101,6 +101,8 @@ pub(crate) enum ClockOf {
     Machine,
     /// Each worker has its own, which is not set.
     EachWorker,
+    /// Every second worker is on a machine that is suspended: its monotonic clock stands still meanwhile.
+    SuspendedWorkers,
 }
 
 /// What users see while a store or the way to it is down: operations fail, or their time is over.

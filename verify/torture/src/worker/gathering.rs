@@ -102,7 +102,7 @@ impl Loop {
         ttl: Ttl,
         group: Group,
     ) -> Result<Option<Locks>, Failed> {
-        let left = self.until.saturating_duration_since(Instant::now());
+        let left = self.until.left();
         let (least, most) = group.patience_ms;
         let limit = Duration::from_millis(self.random.u64(least..most)).min(left);
         // Some are cancelled, at any moment.

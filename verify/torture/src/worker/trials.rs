@@ -130,7 +130,7 @@ impl Loop {
             false => self.random.u8(2..8),
         };
         let key = Key::new(&format!("{}{number}", takeover::PREFIX))?;
-        let left = self.until.saturating_duration_since(Instant::now());
+        let left = self.until.left();
         let limit = (left + Duration::from_secs(1)).min(Duration::from_secs(12));
         let options = LockOptions {
             ttl: Ttl::from_millis(8_000)?,
