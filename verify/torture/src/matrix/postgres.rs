@@ -17,6 +17,7 @@ use crate::disk::Disk;
 use crate::record::now;
 use crate::servers::pgbouncer::PgBouncer;
 use crate::servers::postgres_server::PostgresServer;
+use crate::store::prepare;
 use crate::workers::Workers;
 
 const NAME: &str = "postgres";
@@ -27,6 +28,8 @@ const QUICK: &[&str] = &["fsync=off", "max_connections=400"];
 
 pub(crate) struct Postgres {
     server: PostgresServer,
+    /// The one behind its address next.
+    other: Option<PostgresServer>,
     bouncer: Option<PgBouncer>,
     disk: Option<Disk>,
     has_durable_releases: bool,
@@ -47,6 +50,7 @@ impl Postgres {
         let place = std::env::temp_dir();
         Ok(Self {
             server: PostgresServer::start_at(&place, settings, &environment),
+            other: None,
             bouncer: None,
             disk: None,
             has_durable_releases: false,
@@ -57,6 +61,17 @@ impl Postgres {
     fn durable(clock: Option<&Clock>) -> io::Result<Self> {
         Ok(Self {
             has_durable_releases: true,
+            ..Self::plain(clock)?
+        })
+    }
+
+    /// The other one has the tables, as in a backup of the schema.
+    fn and_another(clock: Option<&Clock>) -> io::Result<Self> {
+        let other = Self::plain(None)?;
+        let prepared = other.runtime.block_on(prepare(&other.url(None)));
+        prepared.map_err(io::Error::other)?;
+        Ok(Self {
+            other: Some(other.server),
             ..Self::plain(clock)?
         })
     }
@@ -75,6 +90,7 @@ impl Postgres {
         let settings = [QUICK, &["max_wal_size=32MB", "min_wal_size=32MB"]].concat();
         Ok(Self {
             server: PostgresServer::start_at(disk.path(), &settings, &[]),
+            other: None,
             bouncer: None,
             disk: Some(disk),
             has_durable_releases: true,
@@ -143,6 +159,10 @@ pub(crate) fn rows() -> Vec<Row> {
     rows.push(processes::suspended(NAME, Postgres::plain));
     rows.extend([
         act("terminate-backend", terminate).into(),
+        Act::new(NAME, "address-moved", Postgres::and_another, move_address)
+            .behind_proxy()
+            .seen(DOWN)
+            .into(),
         durable("kill-backend", kill_backend).into(),
         durable("immediate-shutdown", shut_down).into(),
         act("immediate-shutdown-undurable", shut_down_and_lose).into(),
@@ -217,6 +237,21 @@ fn shut_down_and_lose(stage: &mut Stage<Postgres>, workers: &mut Workers<'_>) ->
     shut_down(stage, workers)?;
     stage.has_lost(from);
     Ok(())
+}
+
+/// Another server is behind the address, whose tables are empty.
+fn move_address(stage: &mut Stage<Postgres>, _: &mut Workers<'_>) -> io::Result<()> {
+    let from = now();
+    let store = &mut stage.store;
+    if let Some(other) = &mut store.other {
+        std::mem::swap(&mut store.server, other);
+    }
+    let client = store.client();
+    store.ask(
+        &client,
+        "TRUNCATE syncguard_locks, syncguard_fence_counters",
+    )?;
+    stage.has_moved(from)
 }
 
 /// Others have taken all connections, those of the workers included.

@@ -177,10 +177,7 @@ fn move_address(stage: &mut Stage<Redis>, _: &mut Workers<'_>) -> io::Result<()>
         other.connect().call(&["FLUSHALL"]);
         std::mem::swap(&mut store.server, other);
     }
-    let port = store.server.port();
-    stage.proxy()?.move_to(port);
-    stage.has_lost(from);
-    Ok(())
+    stage.has_moved(from)
 }
 
 fn stop(stage: &mut Stage<Redis>, _: &mut Workers<'_>) -> io::Result<()> {

@@ -68,6 +68,17 @@ impl<S> Stage<S> {
     }
 }
 
+impl<S: Store> Stage<S> {
+    /// Another server is the store's from now on, behind the address where the one before was since then. It knows nothing.
+    pub(crate) fn has_moved(&mut self, from: Moment) -> io::Result<()> {
+        let port = self.store.port();
+        let port = port.ok_or_else(|| io::Error::other("a store without an address"))?;
+        self.proxy()?.move_to(port);
+        self.has_lost(from);
+        Ok(())
+    }
+}
+
 /// Harms something, and mends it.
 pub(crate) type Strike<S> = fn(&mut Stage<S>, &mut Workers<'_>) -> io::Result<()>;
 
