@@ -28,14 +28,11 @@ pub enum Delivery {
     Silent,
     /// Requests arrive. Where an answer comes back, the connection is reset in its place.
     NoReplies,
-    /// Requests arrive. Where an answer comes back, the proxy gives an error of its own in its place, as Redis' are, and hangs up.
-    OwnErrors,
+    /// Requests arrive. Where an answer comes back, the proxy gives this error of its own in its place, and hangs up.
+    OwnErrors(&'static [u8]),
     /// New connections are reset at once.
     Refused,
 }
-
-/// What Envoy says that has lost the server.
-const OWN_ERROR: &[u8] = b"-upstream failure\r\n";
 
 #[derive(Debug, Clone, Copy)]
 struct ProxySettings {
@@ -212,9 +209,9 @@ impl Connection {
                     self.cut.fetch_add(1, Relaxed);
                     return Ok(());
                 }
-                Delivery::OwnErrors if direction == Direction::From => {
+                Delivery::OwnErrors(error) if direction == Direction::From => {
                     self.cut.fetch_add(1, Relaxed);
-                    to.write_all(OWN_ERROR).await?;
+                    to.write_all(error).await?;
                     to.shutdown().await?;
                     // Once the client has read it, it hangs up as well.
                     return pending().await;

@@ -83,7 +83,7 @@ fn no_replies<S: Store>(stage: &mut Stage<S>, _: &mut Workers<'_>) -> io::Result
 
 /// Requests are carried out, and a proxy answers for itself.
 pub(super) fn own_errors<S: Store>(stage: &mut Stage<S>, _: &mut Workers<'_>) -> io::Result<()> {
-    in_place_of_replies(stage, Delivery::OwnErrors)
+    in_place_of_replies(stage, Delivery::OwnErrors(S::PROXY_ERROR))
 }
 
 fn in_place_of_replies<S: Store>(stage: &mut Stage<S>, delivery: Delivery) -> io::Result<()> {

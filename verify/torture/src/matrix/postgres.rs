@@ -115,6 +115,10 @@ impl Postgres {
 }
 
 impl Store for Postgres {
+    /// PgBouncer's words, after the length of all.
+    const PROXY_ERROR: &'static [u8] =
+        b"E\0\0\0\x30SFATAL\0VFATAL\0C08P01\0Mserver conn crashed?\0\0";
+
     fn port(&self) -> Option<u16> {
         Some(match &self.bouncer {
             Some(bouncer) => bouncer.port(),
@@ -159,6 +163,9 @@ pub(crate) fn rows() -> Vec<Row> {
     rows.push(processes::suspended(NAME, Postgres::plain));
     rows.extend([
         act("terminate-backend", terminate).into(),
+        act("proxy-error", network::own_errors)
+            .behind_proxy()
+            .into(),
         Act::new(NAME, "address-moved", Postgres::and_another, move_address)
             .behind_proxy()
             .seen(DOWN)

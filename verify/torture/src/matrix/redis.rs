@@ -71,6 +71,9 @@ impl Redis {
 }
 
 impl Store for Redis {
+    /// Envoy's words.
+    const PROXY_ERROR: &'static [u8] = b"-upstream failure\r\n";
+
     fn port(&self) -> Option<u16> {
         Some(self.server.port())
     }

@@ -15,6 +15,9 @@ use crate::workers::Workers;
 
 /// A store that a row works on.
 pub(crate) trait Store {
+    /// What a proxy says that has lost the server, in rows about that.
+    const PROXY_ERROR: &'static [u8] = b"";
+
     /// Where it listens, if a proxy can stand before it.
     fn port(&self) -> Option<u16> {
         None
