@@ -232,6 +232,18 @@ async fn who_waits_long_for_its_first_lock_has_time_for_the_others() {
     assert_eq!(both.await.unwrap().unwrap().lock_ids().first(), Some(&part));
 }
 
+/// As one `lock()` within another does.
+#[tokio::test(start_paused = true)]
+async fn who_holds_one_key_and_waits_for_another_waits_for_a_window_at_most() {
+    let t = Scene::new();
+    let both = gathers(&t, waits(eager())).await;
+    let gathered = Instant::now();
+    t.hold(claims(&["a"]), Duration::ZERO).await.unwrap();
+    assert!(gathered.elapsed() <= S / 2);
+    free_elsewhere(&t, "b");
+    both.await.unwrap().unwrap().keep();
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_part_that_somebody_frees_by_force_is_none_of_a_grant() {
     let t = Scene::new();
