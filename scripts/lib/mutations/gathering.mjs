@@ -42,10 +42,10 @@ export const gathering = [
     [
       [
         GATHERING,
-        "for claim in with_gates(&self.request.claims).ok()? {",
-        `let mut claims = with_gates(&self.request.claims).ok()?;
+        "let mut left = u32",
+        `let mut claims = claims;
         claims.sort_by(|one, other| one.lock_id.as_str().cmp(other.lock_id.as_str()));
-        for claim in claims {`,
+        let mut left = u32`,
       ],
     ],
   ),
