@@ -54,7 +54,7 @@ impl Redis {
     }
 
     fn on_small_disk(settings: &[&str]) -> io::Result<Self> {
-        let disk = Disk::mount(16)?;
+        let disk = Disk::mount(64)?;
         let folder = tempfile::tempdir_in(disk.path())?;
         let server = RedisServer::start_at(folder, settings, &[]);
         Ok(Self {
