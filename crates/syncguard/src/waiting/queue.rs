@@ -81,6 +81,7 @@ impl Queues {
 
     /// Notes that this process has sent the release of a lock in this lane. What it asks in the same lane from now on comes after the release.
     pub(crate) fn release_sent(&self, key: &Key, lane: Option<Lane>) {
+        lock(&self.0).turns.released(key, Instant::now());
         if key.reader_id().is_some() {
             // Other readers may still have the key: who waits for it hears of the end of the release.
             return;

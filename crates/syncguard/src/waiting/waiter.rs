@@ -188,7 +188,8 @@ impl Waiter {
         let mut ticket = Ticket::new(queues, number, &self.request.claims, &self.policy);
         let mut turn = Turn::Asks { is_hinted: false };
         if let Some(until) = ticket.pauses() {
-            sleep_until(until).await;
+            let limit = self.limit();
+            sleep_until(limit.map_or(until, |limit| until.min(limit))).await;
         }
         // The futures of waiting are boxed, so that whoever gets a lock at once needs no memory for them.
         if !ticket.asks()? {

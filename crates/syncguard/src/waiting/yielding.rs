@@ -26,7 +26,7 @@ const SHARE_OF_HOLD: u32 = 100;
 pub(crate) const LONGEST_WAY: Duration = Duration::from_millis(40);
 /// Timers have a resolution of a millisecond.
 const SHORTEST_WAY: Duration = Duration::from_millis(1);
-/// The way is shorter by this part for each turn of another since this process had the lock.
+/// For each turn of another since this process had the lock, the way is shorter by an eighth.
 const TURNS_OF_WAY: f64 = 8.0;
 /// A lock that is held for less counts for no turn: whoever begins to listen is told at once, too.
 const SHORTEST_TURN: Duration = Duration::from_millis(100);
@@ -34,6 +34,8 @@ const SHORTEST_TURN: Duration = Duration::from_millis(100);
 const TURNS_AFTER: u32 = 32;
 /// With so many turns, those that are over are forgotten.
 const MANY: usize = 100;
+/// Those in which this process was passed are kept for so long.
+const KEPT: Duration = Duration::from_secs(60);
 
 /// The turns that this process has with locks that other processes want, too.
 #[derive(Default)]
@@ -52,6 +54,8 @@ struct OwnTurn {
     told: u32,
     /// When this process last got the lock.
     had: Option<Instant>,
+    /// When this process last released it.
+    released: Option<Instant>,
     /// When this process last heard that another had got the lock for which it had waited, too.
     passed: Option<Instant>,
 }
@@ -77,7 +81,9 @@ impl Turns {
     /// Notes that another process has a lock of this key.
     pub(super) fn found_held(&mut self, key: &Key, now: Instant) {
         if self.by_key.len() >= self.many.max(MANY) {
-            self.by_key.retain(|_, turn| turn.rivals_until > now);
+            let was_passed = |turn: &OwnTurn| turn.passed.is_some_and(|at| now < at + KEPT);
+            self.by_key
+                .retain(|_, turn| turn.rivals_until > now || was_passed(turn));
             self.many = 2 * self.by_key.len();
         }
         let rivals_until = now + RIVALRY;
@@ -86,6 +92,7 @@ impl Turns {
             rivals_until,
             told: 0,
             had: None,
+            released: None,
             passed: None,
         };
         let turn = self.by_key.entry(key.clone()).or_insert_with(new);
@@ -101,6 +108,15 @@ impl Turns {
                 (turn.since, turn.rivals_until) = (Some(now), now + RIVALRY);
             }
             (turn.had, turn.told) = (Some(now), 0);
+        }
+    }
+
+    /// Notes that this process releases one.
+    pub(super) fn released(&mut self, key: &Key, now: Instant) {
+        if !self.by_key.is_empty()
+            && let Some(turn) = self.by_key.get_mut(key)
+        {
+            turn.released = Some(now);
         }
     }
 
@@ -128,12 +144,17 @@ impl Turns {
         let turn = self.by_key.get_mut(key)?;
         let since = turn.since?;
         if since > turn.rivals_until {
-            self.by_key.remove(key);
+            // Of those who hold it for long, it stays known who had it when.
+            if turn.passed.is_none() {
+                self.by_key.remove(key);
+            }
             return None;
         }
-        let held = now.saturating_duration_since(since);
-        if held >= TURN {
-            turn.since = Some(now + PAUSE.max(longest_way(held)));
+        if now.saturating_duration_since(since) >= TURN {
+            // Who comes back later than that does not take it from anybody who has waited.
+            let released = turn.released.filter(|released| now < *released + RIVALRY);
+            let held = released.map(|released| released.saturating_duration_since(since));
+            turn.since = Some(now + PAUSE.max(longest_way(held.unwrap_or_default())));
         }
         turn.since.filter(|since| *since > now)
     }
@@ -186,6 +207,7 @@ mod tests {
         let start = Instant::now();
         let end = start + 10 * RIVALRY;
         let mut turns = given(start);
+        turns.released(&key(), end);
         assert_eq!(turns.pause_until(&key(), end), Some(end + LONGEST_WAY));
     }
 
@@ -217,9 +239,31 @@ mod tests {
     fn whoever_has_just_had_it_pauses_longer_than_all_who_give_way() {
         let start = Instant::now();
         let (mut turns, now) = (given_after(2, start), start + S);
+        turns.released(&key(), now);
         assert_eq!(turns.pause_until(&key(), now), Some(now + S / 100));
         let way = given_after(2, start).gives_way(&key(), S, now).unwrap();
         assert!(way < now + S / 100);
+    }
+
+    #[test]
+    fn who_comes_back_later_pauses_for_a_moment() {
+        let start = Instant::now();
+        let (mut turns, end) = (given(start), start + 10 * S);
+        turns.released(&key(), start + 5 * S);
+        assert_eq!(turns.pause_until(&key(), end), Some(end + PAUSE));
+    }
+
+    #[test]
+    fn those_who_come_while_it_is_held_do_not_make_it_forget() {
+        let start = Instant::now();
+        let mut turns = given_after(2, start);
+        for ms in [1200, 1300, 1400, 1900] {
+            turns.pause_until(&key(), start + ms * MS);
+        }
+        let end = start + 2 * S;
+        turns.released(&key(), end);
+        let way = turns.gives_way(&key(), 2 * S, end);
+        assert_eq!(way, Some(end + S / 50 * 7 / 8));
     }
 
     #[test]

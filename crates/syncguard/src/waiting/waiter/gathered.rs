@@ -24,7 +24,7 @@ use crate::values::ttl::Ttl;
 
 /// The longest TTL of a part. If a process dies while it gathers, others wait for this time and the tolerance at most.
 pub(super) const PART_TTL: Duration = Duration::from_secs(3);
-/// In a window that is longer than the longest TTL, the parts are extended each time this has passed.
+/// Parts of the longest TTL are extended each time this has passed.
 const EXTENDED_EVERY: Duration = Duration::from_secs(1);
 /// When an extension fails, the next one follows after this time, for as long as the parts last.
 const EXTENDED_AGAIN: Duration = Duration::from_millis(250);

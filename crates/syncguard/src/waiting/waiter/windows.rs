@@ -10,7 +10,7 @@ use crate::values::claim::Claim;
 /// yet.
 const PATIENCE: Duration = Duration::from_millis(250);
 const REFUSALS: u32 = 2;
-/// How long it gathers at first, and at most. Each window is twice as long as the one before.
+/// How long it gathers at first, and at most. The first doubles each time.
 const FIRST_WINDOW: Duration = Duration::from_millis(500);
 /// The same for several slots of one key: the waiter has to get each of them from all who want any, and in half a second it often does not.
 const FIRST_WINDOW_OF_SLOTS: Duration = Duration::from_millis(1_500);
@@ -131,6 +131,8 @@ impl Gathering {
 
     /// Notes that the waiter has gathered for so long and did not get all of its locks.
     pub(super) fn was_in_vain(&mut self, gathered: Duration) {
+        // A machine that was suspended meanwhile does not rest for longer.
+        let gathered = gathered.min(LONGEST_WINDOW);
         if self.gathers == Gathers::PastReaders {
             self.rests_until = Instant::now() + gathered.max(PATIENCE_WITH_READERS);
             return;
