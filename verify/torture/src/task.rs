@@ -7,6 +7,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::record::now;
 
+/// The pause after an operation that has failed: a store that is down answers quickly.
+pub(crate) const AFTER_ERROR: Duration = Duration::from_millis(100);
+
 /// What a worker is told, as JSON in an argument.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Task {

@@ -29,13 +29,11 @@ use self::recording::{absent, acquired, after_error, asked, number, outcome, ref
 use crate::history::{Call, Outcome};
 use crate::lease::TOLERANCE_MS;
 use crate::record::{self, Recorder};
-use crate::task::{Deadline, Failed, Task, Work};
+use crate::task::{AFTER_ERROR, Deadline, Failed, Task, Work};
 use crate::writer::Writer;
 use crate::{store, turns};
 
 const CALL: CallOptions = CallOptions::DEFAULT;
-/// The pause after an operation that has failed: a store that is down answers quickly.
-const AFTER_ERROR: Duration = Duration::from_millis(100);
 
 /// Works until the time is over.
 ///

@@ -10,9 +10,8 @@ use syncguard::{
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
-use super::AFTER_ERROR;
 use crate::record::{self, Recorder};
-use crate::task::{Deadline, Failed, Task};
+use crate::task::{AFTER_ERROR, Deadline, Failed, Task};
 
 /// How many there are in each process, and how many keys for those of all processes.
 const HOLDERS: u64 = 8;
